@@ -18,7 +18,7 @@ OBJECTS = {
     "duplicate-suppression": 1,
     "frontier-comparison": 1,
     "hand-over": 24,
-    "lazy-neighbours": 65,
+    "lazy-neighbours": 40,
     "merge-events": 9,
     "outbox": 7,
     "path-check": 29,
