@@ -21,7 +21,7 @@ OBJECTS = {
     "lazy-neighbours": 40,
     "merge-events": 9,
     "outbox": 7,
-    "path-check": 29,
+    "path-check": 166,
     "root-rank": 7,
     "start-wait": 13,
 }
