@@ -10,6 +10,7 @@ import msgspec
 from pulsarcast import __version__
 from pulsarcast.daemon.answers import JSON
 from pulsarcast.daemon.calls import OCTETS, Operation
+from pulsarcast.daemon.connection import HEAD_BYTES_MAX
 from pulsarcast.model.api import Problem
 
 _REFUSALS: Final = {
@@ -142,6 +143,9 @@ def _responses(operation: Operation) -> dict[str, Any]:
             "description": _REFUSALS[status],
             "content": {JSON: {"schema": schema}},
         }
+    # From below the application, and so without a body.
+    kib = HEAD_BYTES_MAX >> 10
+    responses["431"] = {"description": f"Path, query and headers take more than {kib} KiB."}
     return responses
 
 

@@ -15,7 +15,8 @@ from pulsarcast.daemon.app import ALL
 from pulsarcast.daemon.openapi import describe
 from tests.support.daemons import DaemonProcess
 
-# 422 is what we say to a request that is well said and cannot be done, 410 to one that comes late.
+# 422 is what we say to a request that is well said and cannot be done, 410 to one that comes late,
+# 431 to one whose head is too long.
 CONFIG = """
 [parameters]
 "path.topic" = "weather"
@@ -23,7 +24,10 @@ CONFIG = """
 
 [checks]
 positive_data_acceptance.expected-statuses = [
-    "2xx", "3xx", "401", "403", "404", "409", "410", "413", "422", "5xx"
+    "2xx", "3xx", "401", "403", "404", "409", "410", "413", "422", "431", "5xx"
+]
+negative_data_rejection.expected-statuses = [
+    "400", "401", "403", "404", "406", "415", "422", "428", "431", "5xx"
 ]
 """
 
