@@ -145,7 +145,9 @@ def _responses(operation: Operation) -> dict[str, Any]:
         }
     # From below the application, and so without a body.
     kib = HEAD_BYTES_MAX >> 10
-    responses["431"] = {"description": f"Path, query and headers take more than {kib} KiB."}
+    responses["431"] = {
+        "description": f"Path, query and headers are too long; {kib} KiB always fit."
+    }
     return responses
 
 
