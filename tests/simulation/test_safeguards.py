@@ -18,10 +18,10 @@ OBJECTS = {
     "duplicate-suppression": 1,
     "frontier-comparison": 1,
     "hand-over": 24,
-    "lazy-neighbours": 61,
+    "lazy-neighbours": 91,
     "merge-events": 9,
     "outbox": 7,
-    "path-check": 166,
+    "path-check": 29,
     "root-rank": 7,
     "start-wait": 13,
 }

@@ -18,6 +18,8 @@ from pulsarcast.model.mark_blocks import decode_marks
 from pulsarcast.model.pointers import Named
 from pulsarcast.model.reach import Reach
 from pulsarcast.model.topics import DeliveryOrder, decode_topic
+from pulsarcast.protocol.commands.announcing import TABLE as ANNOUNCE
+from pulsarcast.protocol.commands.announcing import Announcing
 from pulsarcast.protocol.commands.publications import PublishCommands
 from pulsarcast.protocol.commands.reading import ReadCommands
 from pulsarcast.protocol.commands.subscriptions import SubscriptionCommands
@@ -51,7 +53,7 @@ from pulsarcast.protocol.following.names import TABLE as NAMES
 from pulsarcast.protocol.following.names import Names
 from pulsarcast.protocol.following.own_listings import OwnListings
 from pulsarcast.protocol.following.renewal import Renewal
-from pulsarcast.protocol.following.republishing import Republishing
+from pulsarcast.protocol.following.republishing import OWED, Republishing
 from pulsarcast.protocol.history.walks import Walks
 from pulsarcast.protocol.inputs import (
     Acknowledge,
@@ -219,13 +221,15 @@ class Node:
         self.intake = RequestIntake(
             context, self.followed, self.fencing, self.requests, self.sequencer_registry
         )
+        self.announcing = Announcing(
+            context, self.followed, self.dht, self.publisher, self.fencing, self.republishing
+        )
         self.topic_commands = TopicCommands(
             context,
             self.following,
             self.dht,
             self.renewal,
-            self.publisher,
-            self.fencing,
+            self.announcing,
             self.own_listings,
             self.names,
         )
@@ -571,9 +575,10 @@ class Node:
         self.outbox.resume(list(disk.rows("outbox").values()), self.descriptors.current)
         for block in disk.rows("offer").values():
             self.handing_in.offer_again(decode_event(block))
+        self.announcing.resume(Cid(key) for key in disk.rows(ANNOUNCE))
         self.descriptors.trim()
         self.liveness.start()
-        self.republishing.start()
+        self.republishing.start(disk.rows(OWED))
         self.own_listings.start()
         if disk_was_restored:
             self.names.renew_soon()
@@ -664,10 +669,10 @@ class Node:
         It has no place yet, or it is the root and no peer can dial it. An author that does not know
         its reach yet waits for its first members.
         """
-        view = topic.view()
-        if view.parent is not None or view.children:
+        overlay = topic.overlay
+        if overlay.upstream is not None or overlay.children:
             return False
-        if not topic.overlay.attached:
+        if not overlay.attached:
             return True
         if topic.versions.first.root_peer == self.turn.me:
             return self.reach in (Reach.PRIVATE, Reach.RELAYED)

@@ -10,8 +10,13 @@ from collections.abc import Callable, Sequence
 
 from pulsarcast.model import trace
 from pulsarcast.model.ids import Cid, PeerId
-from pulsarcast.model.topic_types import DeliveryOrder, Dissemination, TopicSettings
-from pulsarcast.model.topics import settled
+from pulsarcast.model.topic_types import (
+    DeliveryOrder,
+    Dissemination,
+    TopicDescriptor,
+    TopicSettings,
+)
+from pulsarcast.model.topics import decode_topic, settled
 from pulsarcast.protocol.effects import Reply
 from pulsarcast.protocol.inputs import (
     Acknowledge,
@@ -20,6 +25,7 @@ from pulsarcast.protocol.inputs import (
     Publish,
     Subscribe,
     Unsubscribe,
+    UpdateTopic,
 )
 from pulsarcast.simulation.fleet import Answer, CommandFactory, Fleet, Note, Unanswered
 
@@ -40,6 +46,7 @@ class Applications:
         """How many peers must hold an event for it to count as replicated."""
         self.topics: dict[Cid, str] = {}
         """What was created, in the order of the answers."""
+        self.first_versions: dict[Cid, TopicDescriptor] = {}
         self.injected = 0
         self.acknowledged = 0
         self.levels: dict[str, int] = {}
@@ -67,6 +74,8 @@ class Applications:
                 then(None)
                 return
             self.topics[reply.cid] = name
+            assert reply.block is not None, "a topic was created"
+            self.first_versions[reply.cid] = decode_topic(reply.block)
             book = self.fleet.observer.book(reply.cid)
             book.name = name
             self.fleet.observer.promise(book, settings.order)
@@ -77,6 +86,15 @@ class Applications:
             then(reply.cid)
 
         self._insist(index, lambda call: CreateTopic(call, name, settings, ensure=()), answered)
+
+    def renew(self, index: int, topic: Cid, then: Callable[[bool], None]) -> None:
+        """Make a new version of a node's own topic, with the settings of the first one."""
+        settings = self.first_versions[topic].settings
+
+        def answered(reply: Reply | None) -> None:
+            then(reply is not None)
+
+        self._insist(index, lambda call: UpdateTopic(call, topic, settings), answered)
 
     def subscribe(
         self,

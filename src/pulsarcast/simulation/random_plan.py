@@ -29,6 +29,8 @@ CALM_S = 30.0
 """Between the last fault and the last events, and before the world must settle."""
 CROWDED_SHARE = 0.06
 """Seeds in which disks have little room for the blocks of other peers, or none."""
+VERSIONS_SHARE = 0.6
+"""Topics that some nodes follow for their versions alone; their authors make some."""
 ROOMS_BYTES = (0, 5_000, 20_000, 80_000)
 """Such rooms: for no block, for two, eight and thirty of one place."""
 RETENTION_INTERVAL_S = 10.0
@@ -51,10 +53,15 @@ class TopicPlan(msgspec.Struct, frozen=True):
     """Those who publish or request, subscribed or not."""
     sequencers: tuple[int, ...] = ()
     """Of total order; none: the creator alone."""
+    versions_to: tuple[int, ...] = ()
+    """Those who follow its versions alone from the beginning: subscribers of its meta topic."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Something that is done at a time; what `a` and `b` mean depends on the action."""
+    """Something that is done at a time; what `a` and `b` mean depends on the action.
+
+    Where `a` is a topic, the topics' meta topics are counted behind them.
+    """
 
     at_s: float
     action: str
@@ -106,6 +113,7 @@ def make_plan(seed: int, *, dissemination: str = "tree", all_causal: bool = Fals
         *_churn(rng, nodes, topics, duration_s),
         *_faults(rng, nodes, topics, events, duration_s - CALM_S),
     ]
+    topics, news = _versions(seed, nodes, topics, steps, duration_s)
     return RandomPlan(
         seed=seed,
         nodes=nodes,
@@ -115,7 +123,7 @@ def make_plan(seed: int, *, dissemination: str = "tree", all_causal: bool = Fals
         clocks=tuple(_clock(rng) for _ in range(nodes)),
         topics=tuple(_travelling(seed, topics, dissemination)),
         # By time alone: steps of one time stay in the order in which they were made up.
-        steps=tuple(sorted(steps, key=lambda step: step.at_s)),
+        steps=tuple(sorted([*steps, *news], key=lambda step: step.at_s)),
         duration_s=duration_s,
         strangers_bytes_max=_room(seed),
     )
@@ -125,6 +133,31 @@ def _room(seed: int) -> int:
     """The room for strangers' blocks; from a source of its own, as all else stays as it was."""
     rng = Random(f"rooms/{seed}")
     return rng.choice(ROOMS_BYTES) if rng.random() < CROWDED_SHARE else BYTES_MAX
+
+
+def _versions(
+    seed: int, nodes: int, topics: tuple[TopicPlan, ...], steps: list[Step], duration_s: float
+) -> tuple[tuple[TopicPlan, ...], list[Step]]:
+    """Some follow the versions of a topic alone, and its author makes some; a source of its own."""
+    rng = Random(f"versions/{seed}")
+    lost = {step.a for step in steps if step.action in ("wipe", "lose")}
+    followed, more = [], []
+    for number, topic in enumerate(topics):
+        if rng.random() >= VERSIONS_SHARE or topic.creator in lost:
+            followed.append(topic)
+            continue
+        early = _some(rng, nodes, 1, nodes)
+        followed.append(msgspec.structs.replace(topic, versions_to=early))
+        meta = len(topics) + number
+        for node in range(nodes):
+            action, chance = ("unsubscribe", 0.15) if node in early else ("subscribe", 0.3)
+            if rng.random() < chance:
+                more.append(Step(rng.uniform(0.1, 0.9) * duration_s, action, meta, node))
+        more += [
+            Step(rng.uniform(0.0, duration_s), "renew", number, topic.creator)
+            for _ in range(rng.randint(0, 4))
+        ]
+    return tuple(followed), more
 
 
 def _parameters(rng: Random) -> Parameters:

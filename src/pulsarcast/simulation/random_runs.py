@@ -16,6 +16,7 @@ from pulsarcast.model.topic_types import (
     Retention,
     TopicSettings,
 )
+from pulsarcast.model.topics import META
 from pulsarcast.simulation.fleet import Fleet
 from pulsarcast.simulation.links import Jittered
 from pulsarcast.simulation.options import Options
@@ -86,7 +87,8 @@ class _Performance:
     def __init__(self, run: Run, plan: RandomPlan) -> None:
         self.run = run
         self.plan = plan
-        self.topics: list[Cid | None] = [None] * len(plan.topics)
+        self.topics: list[Cid | None] = [None] * (2 * len(plan.topics))
+        """Behind all topics come their meta topics."""
         self._fleet: Fleet = run.fleet
         self._outstanding = 0
         self._injections = 0
@@ -104,6 +106,8 @@ class _Performance:
         for number, topic in enumerate(plan.topics):
             for index in topic.subscribers:
                 self._subscribe(number, index)
+            for index in topic.versions_to:
+                self._subscribe(len(plan.topics) + number, index)
         self._wait("subscriptions were made")
 
         run.measure_from_here()
@@ -142,6 +146,8 @@ class _Performance:
                 self._subscribe(step.a, step.b, from_start=step.flag)
             case "unsubscribe":
                 self._unsubscribe(step.a, step.b)
+            case "renew":
+                self._renew(step.a, step.b)
             case "kill":
                 fleet.kill(step.a, down_s=step.lasts_s)
             case "wipe":
@@ -191,6 +197,9 @@ class _Performance:
 
         def created(cid: Cid | None) -> None:
             self.topics[number] = cid
+            if cid is not None:
+                first = self.run.applications.first_versions[cid]
+                self.topics[len(self.plan.topics) + number] = first.subtopics[META]
             self._outstanding -= 1
 
         self._outstanding += 1
@@ -207,6 +216,12 @@ class _Performance:
         if topic is not None and not self._fleet.is_gone(index):
             self._outstanding += 1
             self.run.applications.unsubscribe(index, topic, self._answered)
+
+    def _renew(self, number: int, index: int) -> None:
+        topic = self.topics[number]
+        if topic is not None and not self._fleet.is_gone(index):
+            self._outstanding += 1
+            self.run.applications.renew(index, topic, self._answered)
 
     def _publish(self, number: int, index: int, *, replicated: bool) -> None:
         topic = self.topics[number]

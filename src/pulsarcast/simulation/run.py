@@ -5,12 +5,12 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from pulsarcast.model import trace
-from pulsarcast.model.ids import Cid, PeerId, peer_text
+from pulsarcast.model.ids import Cid, peer_text
 from pulsarcast.protocol.dissemination.overlay import CubeView, TreeView
 from pulsarcast.protocol.node import Node
 from pulsarcast.protocol.parameters import Parameters
@@ -62,6 +62,8 @@ DHT_MESSAGES = (
     "KeysDiffer",
     "WantBlocks",
 )
+
+AnyView = TypeVar("AnyView", TreeView, CubeView)
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """What is being done, how much of it is done, and how much there is."""
@@ -275,16 +277,13 @@ class Run:
 
     def _tree_findings(self) -> tuple[Findings, int]:
         found = Findings()
-        trees: dict[PeerId, dict[Cid, TreeView]] = {
-            self.world.peer(index): self.world.node(index).trees() for index in self.fleet.living()
-        }
+        nodes = self._nodes()
+        trees = {self.world.peer(index): _own(node.trees()) for index, node in nodes.items()}
         names = {topic: book.name for topic, book in self.observer.books.items()}
         # A parent that cannot hand a joiner down takes it in.
         fanout_max = CHILDREN_MAX if self._has_places else self.parameters.fanout
         widest = check_trees(trees, found, fanout_max=fanout_max, names=names)
-        cubes: dict[PeerId, dict[Cid, CubeView]] = {
-            self.world.peer(index): self.world.node(index).cubes() for index in self.fleet.living()
-        }
+        cubes = {self.world.peer(index): _own(node.cubes()) for index, node in nodes.items()}
         shapes = check_cubes(cubes, found, names=names)
         return found, max((widest, *(shape.fanout_max for shape in shapes)))
 
@@ -345,6 +344,11 @@ class Run:
 
 def _can_dial(places: Sequence[Place], source: int, target: int) -> bool:
     return places[target].can_be_dialled_from(places[source])
+
+
+def _own(places: dict[Cid, AnyView]) -> dict[Cid, AnyView]:
+    """The places without those of meta topics that ride on their topics."""
+    return {topic: view for topic, view in places.items() if not view.rides}
 
 
 def _since(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:

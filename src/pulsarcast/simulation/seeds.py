@@ -110,8 +110,6 @@ PATHS = {
     "random_content": CONTENT_PATHS,
 }
 SHARE_MIN = 0.05
-SHARES_MIN = {"cycle_broken": 0.01}
-"""The same of what takes a race: for a cycle, two joins that cross. Of 200 runs four have one."""
 RUNS_MIN = 200
 """Runs from which on shares are judged."""
 
@@ -158,7 +156,7 @@ class Summary:
         """The ways of recovery that too few runs took: seeds that avoid them prove little."""
         if self.runs < RUNS_MIN:
             return []
-        return [name for name in self.paths if self._share(name) < SHARES_MIN.get(name, SHARE_MIN)]
+        return [name for name in self.paths if self._share(name) < SHARE_MIN]
 
     def to_dict(self) -> dict[str, object]:
         """For one line of JSON."""

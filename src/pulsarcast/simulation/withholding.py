@@ -47,11 +47,11 @@ def withholding(parts: Parts, hostile: set[Turn]) -> Parts:
 
         return Hiding
 
-    def flattering(heartbeat: Any) -> Any:
+    def flattering(heartbeat: Any, overlay: str) -> Any:
         class Flattering(heartbeat):  # type: ignore[misc]
             def receive(self, sender: PeerId, message: Status) -> None:
                 if message.answer and self.turn in hostile:
-                    path = self.owner.overlay.path_from_here()
+                    path = getattr(self, overlay).path_from_here()
                     flattery = Status(self.topic, message.digest, path, (), False)
                     self.turn.send(sender, flattery)
                 else:
@@ -107,8 +107,8 @@ def withholding(parts: Parts, hostile: set[Turn]) -> Parts:
         **parts,
         DisseminationTree: hiding(built(DisseminationTree)),
         DisseminationCube: hiding(built(DisseminationCube)),
-        Heartbeat: flattering(built(Heartbeat)),
-        CubeHeartbeat: flattering(built(CubeHeartbeat)),
+        Heartbeat: flattering(built(Heartbeat), "tree"),
+        CubeHeartbeat: flattering(built(CubeHeartbeat), "cube"),
         QuietTopics: Agreeing,
         Sharing: Refusing,
         Topic: Secretive,

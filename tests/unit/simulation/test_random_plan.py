@@ -98,3 +98,20 @@ def test_some_disks_have_little_room_for_the_blocks_of_others() -> None:
     assert rooms == {*ROOMS_BYTES, BYTES_MAX}
     crowded = sum(plan.strangers_bytes_max < BYTES_MAX for plan in PLANS)
     assert 0.02 < crowded / len(PLANS) < 0.12
+
+
+def test_some_follow_the_versions_of_a_topic_alone_and_its_author_makes_some() -> None:
+    followed = made = late = gone = 0
+    for plan in PLANS:
+        metas = range(len(plan.topics), 2 * len(plan.topics))
+        lost = {step.a for step in plan.steps if step.action in ("wipe", "lose")}
+        followed += any(topic.versions_to for topic in plan.topics)
+        late += any(step.action == "subscribe" and step.a in metas for step in plan.steps)
+        gone += any(step.action == "unsubscribe" and step.a in metas for step in plan.steps)
+        for step in plan.steps:
+            if step.action == "renew":
+                made += 1
+                assert plan.topics[step.a].creator == step.b
+                assert step.b not in lost, "only the author knows its versions"
+    assert min(followed, late, gone) > len(PLANS) / 3
+    assert made > len(PLANS)

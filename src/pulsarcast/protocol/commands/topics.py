@@ -9,6 +9,7 @@ from pulsarcast.model.errors import (
     LocalError,
     NameInUse,
     NotAllowed,
+    Refusal,
     RemoteError,
     TopicNotFound,
     Unavailable,
@@ -29,6 +30,7 @@ from pulsarcast.model.topics import (
     next_version,
     settled,
 )
+from pulsarcast.protocol.commands.announcing import Announcing
 from pulsarcast.protocol.commands.commands import NO_TOPIC, Commands
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
@@ -40,12 +42,10 @@ from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.inputs import (
     CreateTopic,
     MoveName,
-    Publish,
     TopicCommand,
     UpdateTopic,
 )
-from pulsarcast.protocol.publishing.fencing import EpochFencing
-from pulsarcast.protocol.publishing.publisher import NONCE_BYTES, Publisher
+from pulsarcast.protocol.publishing.publisher import NONCE_BYTES
 from pulsarcast.protocol.sequencing.registry import summon
 from pulsarcast.protocol.topic.life import FollowReason
 from pulsarcast.protocol.topic.versions import Versions, valid_until
@@ -65,16 +65,14 @@ class TopicCommands(Commands[TopicCommand]):
         following: Following,
         dht: Kademlia,
         renewal: Renewal,
-        publisher: Publisher,
-        fencing: EpochFencing,
+        announcing: Announcing,
         listings: OwnListings,
         names: Names,
     ) -> None:
         super().__init__(context, following)
         self.dht = dht
         self.renewal = renewal
-        self.publisher = publisher
-        self.fencing = fencing
+        self.announcing = announcing
         self.listings = listings
         self.names = names
         self._making: dict[str, list[CreateTopic]] = {}
@@ -280,12 +278,10 @@ class TopicCommands(Commands[TopicCommand]):
         is_author = current.author == self.turn.me
         if not is_author and self.turn.me not in current.recovery_keys:
             raise NotAllowed("only the topic's author, or a recovery key, may make a new version")
-        meta = self.following.member(current.subtopics[META])
-        if self.fencing.is_fenced(meta.id):
-            self.fencing.confirm(meta.descriptor, meta, lambda: self.handle(given))
+        if self.announcing.is_held_up(topic, lambda: self.handle(given)):
             return
-        if self.publisher.numberings.refusal is not None:
-            raise Halted(self.publisher.numberings.refusal)
+        if self.announcing.refusal is not None:
+            raise Halted(self.announcing.refusal)
         frontier = [Mark(mark.publisher, mark.epoch, mark.high) for mark in topic.frontier.marks()]
         chosen = settled(given.settings, current.author)
         blocks: list[bytes] = []
@@ -305,28 +301,12 @@ class TopicCommands(Commands[TopicCommand]):
         if is_author:  # A name is its author's: without that key it leads to the version it led to.
             self._point_to(version, lambda: None)
             self.listings.changed(version, current)
-        announcement = Publish(given.call, meta.id, version.block, replicated=True)
         done = Reply(given.call, cid=version.cid, block=version.block)
 
-        def stored(counts: list[int]) -> None:
-            # Members may hear of the version already: its marks are placed before they need them.
-            self.dht.marks.place(blocks, announce)
+        def announced(refusal: Refusal | None) -> None:
+            self.answer(done if refusal is None else Reply(given.call, refusal))
 
-        def announce() -> None:
-            if topic.is_sequenced and version.sequencers != current.sequencers:
-                summon(self.turn, topic.versions)
-            try:
-                self.publisher.publish(
-                    announcement,
-                    meta.descriptor,
-                    meta,
-                    self.publisher.nonce(),
-                    lambda event, replicas: self.answer(done),
-                )
-            except LocalError as error:
-                self.refuse(given.call, error.refusal)
-
-        self.dht.store([version.block], stored)
+        self.announcing.announce(topic, version, blocks, announced)
 
     def _name(self, marks: list[Mark], blocks: list[bytes]) -> NamedMarks:
         """Marks as a version names them: where they are many, by an index, in further blocks."""

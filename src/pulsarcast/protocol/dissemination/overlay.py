@@ -108,6 +108,8 @@ class TreeView(NamedTuple):
     root: bool
     subscribed: bool
     lazy: tuple[PeerId, ...]
+    rides: bool = False
+    """Of a meta topic: this is the node's place in the topic that it belongs to."""
 
 
 class CubeView(NamedTuple):
@@ -121,6 +123,7 @@ class CubeView(NamedTuple):
     subscribed: bool
     lazy: tuple[PeerId, ...]
     parent: None = None
+    rides: bool = False
 
 
 class OverlayOwner(Protocol):

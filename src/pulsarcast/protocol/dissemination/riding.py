@@ -237,12 +237,12 @@ class RidingOverlay:
         return self.branch is not None and self.branch.tree.keeps_together
 
     def view(self, *, subscribed: bool, lazy: tuple[PeerId, ...]) -> TreeView | CubeView:
-        """The node's place in the topic, with its children in the tree; else that in the tree."""
-        overlays = self._overlays()
-        if not overlays:
-            return TreeView(None, (), False, subscribed, lazy)
-        view = overlays[0].view(subscribed=subscribed, lazy=lazy)
-        return view._replace(children=tuple(self.children))
+        """The node's place in the tree; without one, that in the topic."""
+        if self.branch is not None:
+            return self.branch.tree.view(subscribed=subscribed, lazy=lazy)
+        if self.trunk is not None:
+            return self.trunk.overlay.view(subscribed=subscribed, lazy=lazy)._replace(rides=True)
+        return TreeView(None, (), False, subscribed, lazy)
 
     def footprint(self) -> dict[str, int]:
         """How much is kept in memory for the meta topic alone."""

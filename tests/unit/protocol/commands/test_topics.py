@@ -1,7 +1,10 @@
 """Commands about topics on their own: the order in which a new topic becomes known."""
 
+from typing import cast
+
 from pulsarcast.model.errors import NotAllowed, NotFollowed
 from pulsarcast.model.topics import META, decode_topic
+from pulsarcast.protocol.commands.announcing import Announcing
 from pulsarcast.protocol.commands.topics import TopicCommands
 from pulsarcast.protocol.inputs import CreateTopic, UpdateTopic
 from tests.support.parts import Core
@@ -14,8 +17,7 @@ def commands_of(core: Core) -> TopicCommands:
         core.following,
         core.dht,
         core.renewal,
-        core.publisher,
-        core.fencing,
+        cast("Announcing", None),
         core.listings,
         core.names,
     )

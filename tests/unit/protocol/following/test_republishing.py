@@ -105,7 +105,7 @@ def test_versions_that_end_soon_are_asked_for_batch_by_batch(
         core.descriptors.follow(Versions(each))
     core.descriptors.keep(Versions(topic_of(ALICE, name="not followed")))
     core.turn.wall_us = CREATED_US + int((LIFE_S - EXPIRY_S + 1) * 1_000_000)
-    Republishing(core.context, core.dht, core.descriptors, core.listings, core.names).start()
+    Republishing(core.context, core.dht, core.descriptors, core.listings, core.names).start({})
     core.fire()
     ((blocks, then),) = core.network.storing
     assert blocks == [each.block for each in topics[:2]]
