@@ -111,7 +111,7 @@ class ForgetfulDisk(MemoryStore):
         super().__init__()
         self._writes = 0
 
-    def apply(self, writes: Iterable[Write]) -> tuple[ids.Cid, ...]:
+    def apply(self, writes: Iterable[Write]) -> tuple[int, ...]:
         """Write, and now and then begin anew with nothing but what the node itself needs."""
         refused = super().apply(writes)
         self._writes += 1

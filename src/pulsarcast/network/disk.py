@@ -4,8 +4,8 @@ Events are delivered after the sync (docs/decisions/0004), and the loop itself c
 (docs/decisions/0015). What peers send meanwhile waits in the kernel and makes the next commit
 larger (docs/decisions/0031); events were forwarded before the commit begins.
 
-Blocks of strangers are the first to go: where the disk is nearly full they are not written, and a
-commit that fails with them is made again without them (docs/decisions/0065).
+What is for strangers is the first to go: where the disk is nearly full it is not written, and a
+commit that fails with it is made again without it (docs/decisions/0065).
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ import shutil
 import time
 from typing import Final
 
-from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.effects import Load, Persist
 from pulsarcast.protocol.inputs import Loaded, Persisted, PersistFailed
-from pulsarcast.protocol.store import KeepBlock, Write
+from pulsarcast.protocol.store import Keep, Write
 from pulsarcast.storage.sqlite import SqliteStore, StoreError
 
 LOADS_AT_ONCE: Final = 16
 """Questions that are answered together: the largest blocks are 17 MB then. The answers leave, or
 are dropped, before the next ones are read."""
 RESERVE_BYTES: Final = 512 << 20
-"""Free space that strangers' blocks leave on the disk: twice what the owner must find there by
+"""Free space that strangers leave on the disk: twice what the owner must find there by
 default (`storage.free_bytes_min`)."""
 WARY_S: Final = 10.0
-"""How long no block of a stranger is written after the disk refused one: a failed commit costs as
+"""How long nothing is written for strangers after the disk refused it: a failed commit costs as
 much as a good one, and strangers would choose how many there are."""
 
 _log = logging.getLogger(__name__)
@@ -88,26 +87,32 @@ class Disk:
     ) -> list[Persisted | PersistFailed]:
         writes = [write for persist in persists for write in persist.writes]
         try:
-            refused = self._apply(writes + notes)
+            left_out = self._apply(writes + notes)
         except StoreError as error:
             return [self._fail(persists[0].token if persists else 0, error)]
         self.commits += 1
-        return [Persisted(persists[-1].token, refused)] if persists else []
+        return [Persisted(persists[-1].token, left_out)] if persists else []
 
-    def _apply(self, writes: list[Write]) -> tuple[Cid, ...]:
-        """Make the writes; returns the blocks of strangers that were left out."""
-        ours = [write for write in writes if type(write) is not KeepBlock]
-        if len(ours) == len(writes) or self._has_room_for_strangers():
+    def _apply(self, writes: list[Write]) -> tuple[int, ...]:
+        """Make the writes; returns which ones for strangers were left out."""
+        strangers = [write for write in writes if type(write) is Keep]
+        if not strangers:
+            return self.store.apply(writes)
+        tried = writes
+        left_out: tuple[int, ...] = ()
+        if not self._has_room_for_strangers():
+            tried = [write for write in writes if type(write) is not Keep or write.only_frees]
+            left_out = tuple(write.token for write in strangers if not write.only_frees)
+        ours = [write for write in writes if type(write) is not Keep]
+        if len(tried) > len(ours):
             try:
-                return self.store.apply(writes)
+                return left_out + self.store.apply(tried)
             except StoreError as error:
-                if len(ours) == len(writes):
-                    raise
                 self._wary_until_s = time.monotonic() + WARY_S
-                _log.warning("no room for blocks of other peers: %s", error)
+                _log.warning("no room for what other peers sent: %s", error)
         if ours:
             self.store.apply(ours)
-        return tuple(write.cid for write in writes if type(write) is KeepBlock)
+        return tuple(write.token for write in strangers)
 
     def _has_room_for_strangers(self) -> bool:
         if time.monotonic() < self._wary_until_s:

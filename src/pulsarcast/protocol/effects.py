@@ -51,7 +51,7 @@ class SetTimer(Struct, frozen=True):
 class Persist(Struct, frozen=True):
     """Write all of it or nothing, then answer with `Persisted(token)` once it is synced.
 
-    The disk may leave out blocks of strangers (`KeepBlock`), and says which ones.
+    The disk may leave out what is for strangers (`Keep`), and says what.
     """
 
     token: int

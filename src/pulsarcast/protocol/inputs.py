@@ -288,8 +288,8 @@ class Persisted(Struct, frozen=True):
     """Everything persisted up to and with `token` is on the disk for good."""
 
     token: int
-    refused: tuple[Cid, ...] = ()
-    """But for these blocks of strangers: there was no room, or the disk did not take them."""
+    left_out: tuple[int, ...] = ()
+    """But for the writes for strangers that these tokens name: they found no room."""
 
 
 class PersistFailed(Struct, frozen=True):

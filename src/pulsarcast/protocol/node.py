@@ -285,7 +285,7 @@ class Node:
             case Loaded():
                 turn.loaded(given.token, given.answer)
             case Persisted():
-                turn.persisted(given.token, given.refused)
+                turn.persisted(given.token, given.left_out)
             case PeerUp():
                 self.liveness.up(given.contact.peer)
                 self.dht.up(given)

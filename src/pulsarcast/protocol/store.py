@@ -2,10 +2,10 @@
 
 The core never touches a disk: it emits `Persist` and `Load` effects made of these. Two stores
 execute them: memory (simulation, tests), and SQLite for real nodes. History is only read in pages,
-so that no node's memory grows with it. A store may refuse a `KeepBlock`, and no other write.
+so that no node's memory grows with it. A store may leave out a `Keep`, and no other write.
 """
 
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -81,6 +81,12 @@ class DropTopic(Struct, frozen=True):
     topic: Cid
 
 
+class OwnTopic(Struct, frozen=True):
+    """Count a topic's log as the node's own from now on: it was kept for a stranger before."""
+
+    topic: Cid
+
+
 class PutBlock(Struct, frozen=True):
     """Keep a block as a replica of the DHT, or for the node itself (`key` None)."""
 
@@ -89,17 +95,6 @@ class PutBlock(Struct, frozen=True):
     key: Key | None
     expires_us: int
     """When a replica expires, by its content; a block for the node itself never does."""
-
-
-class KeepBlock(Struct, frozen=True):
-    """Keep a block that a peer sent as a replica, if there is room for strangers' blocks."""
-
-    cid: Cid
-    block: bytes
-    key: Key
-    expires_us: int
-    place: str
-    """The network prefix of the peer that sent it, to which it is charged."""
 
 
 class DropBlock(Struct, frozen=True):
@@ -127,18 +122,38 @@ class DropState(Struct, frozen=True):
     key: bytes
 
 
-Write: TypeAlias = (
+OwnWrite: TypeAlias = (
     PutEvent
     | PutMark
     | DropEvents
     | DropTopic
+    | OwnTopic
     | PutBlock
-    | KeepBlock
     | DropBlock
     | DropExpired
     | PutState
     | DropState
 )
+
+
+class Keep(Struct, frozen=True):
+    """Make writes for strangers, all of them or none: a disk without room leaves them out."""
+
+    token: int
+    """Names them where they were left out."""
+    place: str
+    """The network prefix of the peer that sent them, to which blocks and events are charged."""
+    writes: tuple[OwnWrite, ...]
+
+    @property
+    def only_frees(self) -> bool:
+        """Whether they make room, and so are worth a try where there is little."""
+        return all(isinstance(write, FREEING) for write in self.writes)
+
+
+FREEING: Final = (DropBlock, DropEvents, DropExpired, DropState, DropTopic)
+
+Write: TypeAlias = OwnWrite | Keep
 
 
 # Queries.

@@ -6,19 +6,20 @@ order. Time, chance and identity come from here and from nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from hashlib import blake2b
 from random import Random
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from pulsarcast.model import trace
 from pulsarcast.model.identity import Identity
-from pulsarcast.model.ids import Cid, PeerId
+from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.effects import Effect, Load, Persist, Send, SetTimer, Trace
 from pulsarcast.protocol.messages import Message
-from pulsarcast.protocol.store import Answer, Query, Write
+from pulsarcast.protocol.store import Answer, Keep, OwnWrite, Query, Write
 
 Then: TypeAlias = Callable[[], None]
+Kept: TypeAlias = Callable[[bool], None]
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
@@ -45,13 +46,13 @@ class Turn:
         self.effects: list[Effect] = []
         self.full: dict[PeerId, Backlog] = {}
         """The peers for which much waits on their links already."""
-        self.refused: Collection[Cid] = ()
-        """The blocks of strangers that the disk has just refused, while syncs run."""
         self._token = 0
         self._timers: dict[int, Then] = {}
         self._loads: dict[int, Callable[[Answer], None]] = {}
         # A list, as in other parts that mostly have nothing to do: an empty deque takes 0.7 kB.
         self._syncs: list[tuple[int, Then]] = []
+        self._left_out: Collection[int] = ()
+        """What the disk has just left out, while syncs run."""
         self._ends: list[Then] = []
 
     def new_id(self) -> int:
@@ -116,6 +117,32 @@ class Turn:
         if then is not None:
             self._syncs.append((self._token, then))
 
+    def keep(self, *writes: OwnWrite, place: str = "", then: Kept | None = None) -> None:
+        """Write for a stranger at a place; `then` hears whether it is synced, or was left out."""
+
+        def settled(kept: list[bool]) -> None:
+            if then is not None:
+                then(all(kept))
+
+        self.keep_each([writes], place=place, then=settled)
+
+    def keep_each(
+        self,
+        each: Iterable[tuple[OwnWrite, ...]],
+        *,
+        place: str,
+        then: Callable[[list[bool]], None],
+    ) -> None:
+        """The same for several writes, each of which may be left out alone."""
+        keeps = tuple(Keep(self.new_id(), place, writes) for writes in each)
+        token = keeps[-1].token
+        self.effects.append(Persist(token, keeps))
+
+        def settled() -> None:
+            then([keep.token not in self._left_out for keep in keeps])
+
+        self._syncs.append((token, settled))
+
     def load(self, query: Query, kind: type[AnswerT], then: Callable[[AnswerT], None]) -> None:
         """Read from disk; `then` runs with the answer, which is of the given kind."""
         self._token += 1
@@ -158,12 +185,12 @@ class Turn:
         if then is not None:
             then(answer)
 
-    def persisted(self, token: int, refused: Collection[Cid] = ()) -> None:
+    def persisted(self, token: int, left_out: Collection[int] = ()) -> None:
         """All up to `token` but these is synced: syncs come in the order of the writes."""
-        self.refused = refused
+        self._left_out = left_out
         while self._syncs and self._syncs[0][0] <= token:
             self._syncs.pop(0)[1]()
-        self.refused = ()
+        self._left_out = ()
 
     def persist_failed(self, token: int) -> None:
         """The disk refused a write: drop the continuations of it and of all later ones."""

@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from pulsarcast.model.ids import Cid
 from pulsarcast.protocol.effects import Load, Persist
 from pulsarcast.protocol.inputs import Loaded, Persisted, PersistFailed
-from pulsarcast.protocol.store import KeepBlock
+from pulsarcast.protocol.store import Keep
 from pulsarcast.simulation.loop import Loop
 from pulsarcast.storage.memory import MemoryStore
 from pulsarcast.storage.quota import BYTES_MAX
@@ -29,7 +28,7 @@ class DiskModel(Struct, frozen=True):
     """Say `Persisted` at once and flush `lie_s` later: a safeguard switched off, for tests."""
     lie_s: float = 1.0
     strangers_bytes_max: int = BYTES_MAX
-    """What the blocks of strangers may take."""
+    """What is kept for strangers may take."""
 
 
 class Disk:
@@ -100,7 +99,7 @@ class Disk:
         if self._gone:
             return
         done, self._flushing = self._flushing, []
-        refused: list[Cid] = []
+        left_out: list[int] = []
         failed = next((each for each in done if _has_own(each)), None) if self.full else None
         if failed is not None:
             # Nothing from the first refused write on may be acknowledged, so nothing behind it
@@ -110,22 +109,22 @@ class Disk:
             return
         for persist in done:
             if self.full:
-                refused += (write.cid for write in persist.writes if isinstance(write, KeepBlock))
+                left_out += (write.token for write in persist.writes if isinstance(write, Keep))
             else:
-                refused += self._store.apply(persist.writes)
+                left_out += self._store.apply(persist.writes)
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._flush(waiting)
-        self._answer(Persisted(done[-1].token, tuple(refused)))
+        self._answer(Persisted(done[-1].token, tuple(left_out)))
 
     def _loaded(self, load: Load) -> None:
         self._answer(Loaded(load.token, self._seen.answer(load.query)))
 
     def _lie(self, persist: Persist) -> None:
-        refused = self._seen.apply(persist.writes)
+        left_out = self._seen.apply(persist.writes)
         self._waiting.append(persist)
         self._loop.after(self._model.lie_s, self._flush_late)
-        self._loop.after(0.0, self._claim, Persisted(persist.token, refused))
+        self._loop.after(0.0, self._claim, Persisted(persist.token, left_out))
 
     def _claim(self, persisted: Persisted) -> None:
         self._answer(persisted)
@@ -137,4 +136,4 @@ class Disk:
 
 def _has_own(persist: Persist) -> bool:
     """Whether it has a write of the node's own, which must not be left out."""
-    return not all(isinstance(write, KeepBlock) for write in persist.writes)
+    return not all(isinstance(write, Keep) for write in persist.writes)

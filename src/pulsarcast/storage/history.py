@@ -101,14 +101,14 @@ class TopicHistory:
             for number in [number for number in waiting if number <= mark.retired]:
                 self._drop_undelivered(numbering, number)
 
-    def drop(self, index: int) -> None:
-        """Forget the log up to and with an index."""
+    def drop(self, index: int) -> list[bytes]:
+        """Forget the log up to and with an index; returns the blocks that were there."""
         count = min(index - self._first + 1, len(self._log))
-        if count <= 0:
-            return
-        for place, event in enumerate(self._log[:count]):
+        blocks: list[bytes] = []
+        for place, event in enumerate(self._log[: max(count, 0)]):
             if event is None:
                 continue
+            blocks.append(event.block)
             self._bytes -= len(event.block)
             self._certificates.pop(event.cid, None)
             indices = self._indices[event.numbered_by, event.sequence.epoch]
@@ -117,10 +117,12 @@ class TopicHistory:
                 del indices[event.sequence.number]
             if self._first + place < self._found_to:
                 self._unindex(event)
-        del self._log[:count]
-        del self._received_us[:count]
-        self._first += count
-        self._found_to = max(self._found_to, self._first)
+        if count > 0:
+            del self._log[:count]
+            del self._received_us[:count]
+            self._first += count
+            self._found_to = max(self._found_to, self._first)
+        return blocks
 
     def numbers(self, query: LoadNumbers) -> tuple[tuple[int, EventDescriptor], ...]:
         """Events by number until their bytes exceed the limit, but one at least, to get on."""

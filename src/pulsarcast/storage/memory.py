@@ -26,7 +26,7 @@ from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
     Events,
-    KeepBlock,
+    Keep,
     KeyDigest,
     Keys,
     LoadBlock,
@@ -37,6 +37,8 @@ from pulsarcast.protocol.store import (
     LoadRequest,
     MarkState,
     Oldest,
+    OwnTopic,
+    OwnWrite,
     PutBlock,
     PutEvent,
     PutMark,
@@ -46,13 +48,22 @@ from pulsarcast.protocol.store import (
     Write,
 )
 from pulsarcast.storage.history import TopicHistory
-from pulsarcast.storage.quota import BYTES_MAX, Quota
+from pulsarcast.storage.quota import BYTES_MAX, Quota, charge_of
 
 
 class MemoryStore:
     """Applies writes and answers queries, as `protocol.store` defines them."""
 
-    __slots__ = ("_blocks", "_charges", "_expiry", "_keys", "_own", "_quota", "_rows", "_topics")
+    __slots__ = (
+        "_blocks",
+        "_charges",
+        "_expiry",
+        "_keys",
+        "_own",
+        "_quota",
+        "_rows",
+        "_topics",
+    )
 
     def __init__(self, strangers_bytes_max: int = BYTES_MAX) -> None:
         self._topics: dict[Cid, TopicHistory] = {}
@@ -68,40 +79,73 @@ class MemoryStore:
         self._quota = Quota(strangers_bytes_max)
         self._rows: dict[tuple[str, bytes], bytes] = {}
 
-    def apply(self, writes: Iterable[Write]) -> tuple[Cid, ...]:
-        """Carry out writes, in order; returns the blocks of strangers that found no room."""
-        refused: list[Cid] = []
+    def apply(self, writes: Iterable[Write]) -> tuple[int, ...]:
+        """Carry out writes, in order; returns which ones for strangers found no room."""
+        left_out: list[int] = []
         for write in writes:
             # Nearly every write is one of these, and a `match` takes its time.
             if type(write) is PutEvent:
                 self._topic(write.event.request.topic).put(write)
+            elif not isinstance(write, Keep):
+                self._apply(write)
+            elif not self._keep(write):
+                left_out.append(write.token)
+        return tuple(left_out)
+
+    def _keep(self, keep: Keep) -> bool:
+        charge = sum(map(self._charge_of, keep.writes))
+        account = self._quota.account(keep.place, charge)
+        if account is None:
+            return False
+        for write in keep.writes:
+            charge = self._charge_of(write)
+            if type(write) is PutBlock:
+                if charge:
+                    self._quota.add(account, charge)
+                    self._charges[write.cid] = (account, charge)
+                self._put_replica(write)
                 continue
-            match write:
-                case PutState(row=row):
-                    self._rows[row.table, row.key] = row.value
-                case DropState(table=table, key=key):
-                    self._rows.pop((table, key), None)
-                case PutBlock():
-                    self._put_block(write)
-                case KeepBlock():
-                    if not self._keep_block(write):
-                        refused.append(write.cid)
-                case PutMark(topic=topic, mark=mark):
-                    self._topic(topic).move(mark)
-                case DropEvents(topic=topic, index=index):
-                    if topic in self._topics:
-                        self._topics[topic].drop(index)
-                case DropBlock(cid=cid):
-                    self._drop_block(cid)
-                case DropExpired(before_us=before_us):
-                    self._drop_expired(before_us)
-                case DropTopic(topic=topic):
-                    self._topics.pop(topic, None)
-                case PutEvent():
-                    raise AssertionError("handled above")
-                case _ as unreachable:
-                    assert_never(unreachable)
-        return tuple(refused)
+            self._apply(write)
+            if type(write) is PutEvent:
+                self._quota.charge_log(write.event.topic, account, charge)
+        return True
+
+    def _charge_of(self, write: OwnWrite) -> int:
+        match write:
+            case PutEvent():
+                return charge_of(write.event.block)
+            case PutBlock():
+                return 0 if write.cid in self._blocks else charge_of(write.block)
+            case _:
+                return 0
+
+    def _apply(self, write: OwnWrite) -> None:
+        match write:
+            case PutEvent():
+                self._topic(write.event.request.topic).put(write)
+            case PutState(row=row):
+                self._rows[row.table, row.key] = row.value
+            case DropState(table=table, key=key):
+                self._rows.pop((table, key), None)
+            case PutBlock():
+                self._put_block(write)
+            case PutMark(topic=topic, mark=mark):
+                self._topic(topic).move(mark)
+            case DropEvents(topic=topic, index=index):
+                dropped = self._topics[topic].drop(index) if topic in self._topics else []
+                if self._quota.is_charged(topic):
+                    self._quota.refund_part(topic, sum(map(charge_of, dropped)))
+            case DropBlock(cid=cid):
+                self._drop_block(cid)
+            case DropExpired(before_us=before_us):
+                self._drop_expired(before_us)
+            case DropTopic(topic=topic):
+                self._quota.refund_log(topic)
+                self._topics.pop(topic, None)
+            case OwnTopic(topic=topic):
+                self._quota.refund_log(topic)
+            case _ as unreachable:
+                assert_never(unreachable)
 
     def answer(self, query: Query) -> Answer:
         """Answer one query from what was applied."""
@@ -139,7 +183,7 @@ class MemoryStore:
 
     @property
     def strangers_bytes(self) -> int:
-        """What is charged for the blocks of strangers."""
+        """What is charged for what is kept for strangers."""
         return self._quota.bytes_used
 
     def rows(self) -> tuple[StateRow, ...]:
@@ -177,15 +221,6 @@ class MemoryStore:
         if history is None:
             history = self._topics[topic] = TopicHistory()
         return history
-
-    def _keep_block(self, keep: KeepBlock) -> bool:
-        if keep.cid not in self._blocks:
-            charge = self._quota.charge(keep.place, len(keep.block))
-            if charge is None:
-                return False
-            self._charges[keep.cid] = charge
-        self._put_replica(PutBlock(keep.cid, keep.block, keep.key, keep.expires_us))
-        return True
 
     def _put_block(self, put: PutBlock) -> None:
         self._refund(put.cid)

@@ -30,7 +30,7 @@ from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
     Events,
-    KeepBlock,
+    Keep,
     KeyDigest,
     Keys,
     LoadBlock,
@@ -41,6 +41,8 @@ from pulsarcast.protocol.store import (
     LoadRequest,
     MarkState,
     Oldest,
+    OwnTopic,
+    OwnWrite,
     PutBlock,
     PutEvent,
     PutMark,
@@ -50,13 +52,15 @@ from pulsarcast.protocol.store import (
     Write,
 )
 from pulsarcast.storage.logs import LOG, LOGGED, LogReader
-from pulsarcast.storage.quota import BYTES_MAX, Quota
+from pulsarcast.storage.quota import BESIDE_BYTES, BYTES_MAX, Quota, charge_of
 from pulsarcast.storage.sqlite_schema import prepare, refuse_others
 
 KEY_BYTES: Final = 32
 HEAD: Final = slice(4, 12)
 """The first eight bytes of a CID's hash."""
 NUMBER_MAX: Final = (1 << 63) - 1
+CHARGED: Final = f"ifnull(sum(length(block) + {BESIDE_BYTES}), 0)"
+"""What is charged for events, in SQL."""
 SETTINGS: Final = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
@@ -118,22 +122,21 @@ class SqliteStore:
 
     # Writing.
 
-    def apply(self, writes: Iterable[Write]) -> tuple[Cid, ...]:
+    def apply(self, writes: Iterable[Write]) -> tuple[int, ...]:
         """Carry out writes in order, all or none; afterwards they are on the disk.
 
-        But for the blocks of strangers that found no room: it returns those.
+        But for those for strangers that found no room in the quota: it returns which.
         """
         execute = self._database.execute
-        refused: list[Cid] = []
+        left_out: list[int] = []
         try:  # and not `_blamed`: every event comes this way
             execute("BEGIN IMMEDIATE")
             try:
                 for write in writes:
-                    if type(write) is KeepBlock:
-                        if not self._keep_block(write):
-                            refused.append(write.cid)
-                    else:
+                    if not isinstance(write, Keep):
                         self._apply(write)
+                    elif not self._keep(write):
+                        left_out.append(write.token)
                 self._write_marks()
                 execute("COMMIT")
             except BaseException:
@@ -144,7 +147,7 @@ class SqliteStore:
                 raise
         except sqlite3.Error as error:
             raise self._blame(error) from error
-        return tuple(refused)
+        return tuple(left_out)
 
     def _remember(self) -> None:
         """Read anew what is kept in memory to find things by."""
@@ -164,6 +167,11 @@ class SqliteStore:
             "SELECT place, sum(charged) FROM block WHERE place IS NOT NULL GROUP BY place"
         ):
             self._quota.add(account, charged)
+        for topic, account, charged in execute(
+            f"SELECT topic.id, charged_to, {CHARGED} FROM topic LEFT JOIN event "
+            f"ON event.topic = topic.id AND {LOGGED} WHERE charged_to IS NOT NULL GROUP BY topic.id"
+        ):
+            self._quota.charge_log(topic, account, charged)
 
     def _write_marks(self) -> None:
         """Write the marks that events moved: at the end, or before another write of a mark."""
@@ -171,7 +179,7 @@ class SqliteStore:
             self._database.execute(_PUT_MARK, (*_fields(mark), numbering))
         self._moved.clear()
 
-    def _apply(self, write: Write) -> None:
+    def _apply(self, write: OwnWrite) -> None:
         execute = self._database.execute
         match write:
             case PutEvent():
@@ -202,8 +210,9 @@ class SqliteStore:
             case DropTopic(topic=topic):
                 self._write_marks()
                 self._drop_topic(topic)
-            case KeepBlock():
-                raise AssertionError("handled by its caller")
+            case OwnTopic(topic=topic):
+                self._quota.refund_log(self._topics.get(topic, 0))
+                execute("UPDATE topic SET charged_to = NULL WHERE cid = ?", (topic,))
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -257,22 +266,33 @@ class SqliteStore:
         fields = (topic, place, numbering, number, head, nonce, put.received_us)
         self._database.execute(_PUT_EVENT, (*fields, event.block, put.certificate))
 
-    def _keep_block(self, keep: KeepBlock) -> bool:
-        key = _key_bytes(keep.key)
-        held = self._database.execute(
-            "UPDATE block SET key = ?, expires_us = ? WHERE cid = ?",
-            (key, keep.expires_us, keep.cid),
-        )
-        if held.rowcount:
-            return True
-        charge = self._quota.charge(keep.place, len(keep.block))
-        if charge is None:
+    def _keep(self, keep: Keep) -> bool:
+        """Carry out writes for a stranger, if there is room for them in the quota."""
+        execute = self._database.execute
+        charges = [self._charge_of(write) for write in keep.writes]
+        account = self._quota.account(keep.place, sum(charges))
+        if account is None:
             return False
-        self._database.execute(
-            "INSERT INTO block VALUES (?, 0, ?, ?, ?, ?, ?)",
-            (keep.cid, key, keep.expires_us, keep.block, *charge),
-        )
+        for write, charge in zip(keep.writes, charges, strict=True):
+            if type(write) is PutBlock:
+                self._put_replica(write, account, charge)
+                continue
+            self._apply(write)
+            if type(write) is PutEvent:
+                topic = self._topic(write.event.topic)
+                if self._quota.charge_log(topic, account, charge):
+                    execute("UPDATE topic SET charged_to = ? WHERE id = ?", (account, topic))
         return True
+
+    def _charge_of(self, write: OwnWrite) -> int:
+        match write:
+            case PutEvent(event=event):
+                return charge_of(event.block)
+            case PutBlock(cid=cid, block=block):
+                found = self._database.execute("SELECT 1 FROM block WHERE cid = ?", (cid,))
+                return 0 if found.fetchone() else charge_of(block)
+            case _:
+                return 0
 
     def _put_block(self, put: PutBlock) -> None:
         self._refund(put.cid)
@@ -283,11 +303,18 @@ class SqliteStore:
                 "ON CONFLICT DO UPDATE SET own = 1",
                 (put.cid, put.block),
             )
-            return
+        else:
+            self._put_replica(put, None, 0)
+
+    def _put_replica(self, put: PutBlock, account: str | None, charge: int) -> None:
+        assert put.key is not None
+        if charge:
+            assert account is not None
+            self._quota.add(account, charge)
         self._database.execute(
-            "INSERT INTO block VALUES (?, 0, ?, ?, ?, NULL, 0) "
+            "INSERT INTO block VALUES (?, 0, ?, ?, ?, ?, ?) "
             "ON CONFLICT DO UPDATE SET key = excluded.key, expires_us = excluded.expires_us",
-            (put.cid, _key_bytes(put.key), put.expires_us, put.block),
+            (put.cid, _key_bytes(put.key), put.expires_us, put.block, account, charge),
         )
 
     def _delete_blocks(self, which: str, value: bytes | int) -> None:
@@ -320,7 +347,11 @@ class SqliteStore:
             "(SELECT max(place) FROM event WHERE topic = ? AND place > 0), 0))) WHERE id = ?",
             (index, topic, topic),
         )
-        execute(f"DELETE FROM event WHERE topic = ? AND place <= ? AND {LOGGED}", (topic, index))
+        dropped = f"FROM event WHERE topic = ? AND place <= ? AND {LOGGED}"
+        if self._quota.is_charged(topic):
+            (charged,) = execute(f"SELECT {CHARGED} {dropped}", (topic, index)).fetchone()
+            self._quota.refund_part(topic, charged)
+        execute(f"DELETE {dropped}", (topic, index))
         self._bytes.pop(topic, None)
 
     def _drop_topic(self, cid: Cid) -> None:
@@ -335,6 +366,7 @@ class SqliteStore:
         )
         execute("DELETE FROM numbering WHERE topic = ?", (topic,))
         execute("DELETE FROM topic WHERE id = ?", (topic,))
+        self._quota.refund_log(topic)
         execute("DELETE FROM state WHERE name = ? AND key = ?", (LOG, cid))
         gone = {place: number for place, number in self._numberings.items() if place[0] == topic}
         for place, numbering in gone.items():
@@ -377,11 +409,11 @@ class SqliteStore:
 
     @property
     def strangers_bytes(self) -> int:
-        """What is charged for the blocks of strangers."""
+        """What is charged for what is kept for strangers."""
         return self._quota.bytes_used
 
     def own_bytes(self) -> int:
-        """What the node's own takes on the disk: all but strangers' blocks and unused pages."""
+        """What the node's own takes on the disk: all but strangers' part and unused pages."""
         pages, unused, page_bytes = (
             int(self._database.execute(f"PRAGMA {each}").fetchone()[0])
             for each in ("page_count", "freelist_count", "page_size")

@@ -94,7 +94,9 @@ HALTS: Final = """
 """
 
 STRANGERS: Final = """
--- A block that a stranger sent is charged to a place, the network prefix of that stranger.
+-- A block that a stranger sent, and a log that is kept for a stranger, are charged to a place, the
+-- network prefix of that stranger.
+ALTER TABLE topic ADD COLUMN charged_to TEXT;
 ALTER TABLE block ADD COLUMN place TEXT;
 ALTER TABLE block ADD COLUMN charged INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX block_by_place ON block (place, charged) WHERE place IS NOT NULL;

@@ -12,19 +12,26 @@ from pulsarcast.protocol.effects import Load, Persist
 from pulsarcast.protocol.inputs import Loaded, Persisted, PersistFailed
 from pulsarcast.protocol.store import (
     Block,
-    KeepBlock,
+    DropExpired,
+    Keep,
     LoadBlock,
+    OwnWrite,
     PutBlock,
     PutState,
     StateRow,
     Write,
 )
-from pulsarcast.storage.sqlite import SqliteStore
+from pulsarcast.storage.sqlite import SqliteStore, StoreError
 
 OURS = PutState(StateRow("test", b"ours", b""))
 BLOCK = bytes(200_000)
 CID = cid_of(BLOCK)
-STRANGERS = KeepBlock(CID, BLOCK, cid_key(CID), 1, "192.0.2.0/24")
+PLACE = "192.0.2.0/24"
+REPLICA = PutBlock(CID, BLOCK, cid_key(CID), 1)
+
+
+def strangers(token: int) -> Persist:
+    return Persist(token, (Keep(token, PLACE, (REPLICA,)),))
 
 
 class CountingStore(SqliteStore):
@@ -32,7 +39,7 @@ class CountingStore(SqliteStore):
 
     tries = 0
 
-    def apply(self, writes: Iterable[Write]) -> tuple[Cid, ...]:
+    def apply(self, writes: Iterable[Write]) -> tuple[int, ...]:
         self.tries += 1
         return super().apply(writes)
 
@@ -57,7 +64,7 @@ def has(store: SqliteStore, cid: Cid) -> bool:
 def test_a_strangers_block_is_written_with_the_nodes_own_writes(store: CountingStore) -> None:
     disk = Disk(store)
     disk.persist(Persist(1, (OURS,)))
-    disk.persist(Persist(2, (STRANGERS,)))
+    disk.persist(strangers(2))
     assert disk.settle() == [Persisted(2)]
     assert (store.tries, has(store, CID)) == (1, True)
 
@@ -67,9 +74,9 @@ def test_a_disk_that_refuses_a_strangers_block_keeps_the_nodes_own_writes(
 ) -> None:
     fill(store)
     disk = Disk(store)
-    disk.persist(Persist(1, (STRANGERS,)))
+    disk.persist(strangers(1))
     disk.persist(Persist(2, (OURS,)))
-    assert disk.settle() == [Persisted(2, (CID,))]
+    assert disk.settle() == [Persisted(2, (1,))]
     assert not has(store, CID)
     assert store.rows() == (OURS.row,)
 
@@ -79,8 +86,8 @@ def test_a_disk_that_refuses_nothing_but_a_strangers_block_has_not_failed(
 ) -> None:
     fill(store)
     disk = Disk(store)
-    disk.persist(Persist(1, (STRANGERS,)))
-    assert disk.settle() == [Persisted(1, (CID,))]
+    disk.persist(strangers(1))
+    assert disk.settle() == [Persisted(1, (1,))]
     disk.persist(Persist(2, (OURS,)))
     assert disk.settle() == [Persisted(2)]
 
@@ -93,11 +100,11 @@ def test_strangers_do_not_make_a_disk_that_refused_try_again_at_once(
     fill(store)
     disk = Disk(store)
     for token in range(1, 10):
-        disk.persist(Persist(token, (STRANGERS,)))
-        assert disk.settle() == [Persisted(token, (CID,))]
+        disk.persist(strangers(token))
+        assert disk.settle() == [Persisted(token, (token,))]
     assert store.tries == 1
     now_s += WARY_S
-    disk.persist(Persist(10, (STRANGERS,)))
+    disk.persist(strangers(10))
     disk.settle()
     assert store.tries == 2
 
@@ -107,9 +114,57 @@ def test_strangers_leave_the_owner_a_reserve(
 ) -> None:
     monkeypatch.setattr(disk_module, "RESERVE_BYTES", 1 << 62)
     disk = Disk(store)
-    disk.persist(Persist(1, (OURS, STRANGERS)))
-    assert disk.settle() == [Persisted(1, (CID,))]
+    disk.persist(Persist(1, (OURS,)))
+    disk.persist(strangers(2))
+    assert disk.settle() == [Persisted(2, (2,))]
     assert store.rows() == (OURS.row,)
+
+
+SMALL: dict[str, tuple[OwnWrite, ...]] = {
+    "pointer": (PutState(StateRow("pointer", b"key", bytes(200_000))),),
+    "listing": (PutState(StateRow("listing", b"key", bytes(200_000))),),
+    "expired": (DropExpired(1),),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(SMALL))
+def test_a_disk_that_refuses_a_small_record_of_a_stranger_has_not_failed(
+    store: CountingStore, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store)
+    if kind == "expired":
+        refuse_keeps(store, monkeypatch)
+    disk = Disk(store)
+    disk.persist(Persist(1, (Keep(1, PLACE, SMALL[kind]),)))
+    disk.persist(Persist(2, (OURS,)))
+    assert disk.settle() == [Persisted(2, (1,))]
+    assert store.rows() == (OURS.row,)
+
+
+def refuse_keeps(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk refuses all that is for strangers, however little it is."""
+
+    def refuse(writes: Iterable[Write]) -> tuple[int, ...]:
+        if any(isinstance(write, Keep) for write in writes):
+            raise StoreError("no space left on device")
+        return SqliteStore.apply(store, writes)
+
+    monkeypatch.setattr(store, "apply", refuse)
+
+
+def test_what_makes_room_is_written_where_there_is_little(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a disk that is nearly full would keep what has expired for ever."""
+    disk = Disk(store)
+    disk.persist(strangers(1))
+    disk.settle()
+    monkeypatch.setattr(disk_module, "RESERVE_BYTES", 1 << 62)
+    disk.persist(Persist(2, (Keep(2, "", (DropExpired(2),)),)))
+    disk.persist(strangers(3))
+    assert disk.settle() == [Persisted(3, (3,))]
+    assert not has(store, CID)
+    assert store.strangers_bytes == 0
 
 
 def test_a_disk_that_refuses_the_nodes_own_write_has_failed_for_good(store: CountingStore) -> None:

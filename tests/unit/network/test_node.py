@@ -23,7 +23,7 @@ import trio.testing
 import zstandard
 
 from pulsarcast.model.errors import LocalError, ReaderNotFound
-from pulsarcast.model.ids import Cid, cid_of
+from pulsarcast.model.ids import cid_of
 from pulsarcast.model.publications import Publication
 from pulsarcast.model.topics import DeliveryOrder, TopicSettings
 from pulsarcast.network import driver, host, offsets
@@ -758,7 +758,7 @@ def test_a_disk_that_refuses_ends_every_call_with_the_reason(tmp_path: Path) -> 
             events = await ann.subscribe(topic)
             store = ann._home.store
 
-            def refuse(writes: object) -> tuple[Cid, ...]:
+            def refuse(writes: object) -> tuple[int, ...]:
                 raise StoreError("no space left on device")
 
             store.apply = refuse  # type: ignore[method-assign]

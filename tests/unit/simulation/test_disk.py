@@ -4,7 +4,7 @@ from pulsarcast.model.ids import Cid, cid_key, cid_of
 from pulsarcast.model.reach import Reach
 from pulsarcast.protocol.effects import Effect, Load, Persist, Stopped
 from pulsarcast.protocol.inputs import Input, Loaded, Now, Persisted, PersistFailed, Start, Stop
-from pulsarcast.protocol.store import Block, KeepBlock, LoadBlock, PutBlock, PutState, StateRow
+from pulsarcast.protocol.store import Block, Keep, LoadBlock, PutBlock, PutState, StateRow
 from pulsarcast.simulation.disk import DiskModel
 from tests.unit.simulation.puppets import Puppet, Strings
 
@@ -158,11 +158,11 @@ def test_a_full_disk_leaves_strangers_blocks_out_and_has_not_failed() -> None:
     strings.world.disk_full(0, True)
     strings.act(0, strangers(1))
     strings.world.run(1.0)
-    assert answers(strings) == [(0.002, Persisted(1, (cid_of(b"block 1"),)))]
+    assert answers(strings) == [(0.002, Persisted(1, (1,)))]
     strings.act(0, strangers(2), persist(3))
     strings.world.run(2.0)
     assert answers(strings)[1:] == [
-        (1.002, Persisted(2, (cid_of(b"block 2"),))),
+        (1.002, Persisted(2, (2,))),
         (1.004, PersistFailed(3, "no space left on device")),
     ]
 
@@ -171,17 +171,16 @@ def test_a_disk_without_room_for_strangers_says_so_and_takes_the_rest() -> None:
     strings = Strings(1, disk=DiskModel(strangers_bytes_max=0))
     strings.act(0, strangers(1), persist(2))
     strings.world.run(1.0)
-    refused = cid_of(b"block 1")
-    assert answers(strings) == [(0.002, Persisted(1, (refused,))), (0.004, Persisted(2))]
+    assert answers(strings) == [(0.002, Persisted(1, (1,))), (0.004, Persisted(2))]
     assert rows(strings) == [2]
     strings.world.kill(0)
     strings.world.restart(0, keep_disk=False)
     strings.act(0, strangers(3))
     strings.world.run(2.0)
-    assert answers(strings)[-1][1] == Persisted(3, (cid_of(b"block 3"),))
+    assert answers(strings)[-1][1] == Persisted(3, (3,))
 
 
 def strangers(token: int) -> Persist:
     block = b"block %d" % token
     cid = cid_of(block)
-    return Persist(token, (KeepBlock(cid, block, cid_key(cid), 1, ""),))
+    return Persist(token, (Keep(token, "", (PutBlock(cid, block, cid_key(cid), 1),)),))

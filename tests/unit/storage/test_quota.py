@@ -9,10 +9,18 @@ SIZE = 3 * BESIDE_BYTES
 CHARGE = SIZE + BESIDE_BYTES
 
 
+def take(quota: Quota, place: str) -> str | None:
+    """Charge a place once; returns the account, or None where there is no room."""
+    account = quota.account(place, CHARGE)
+    if account is not None:
+        quota.add(account, CHARGE)
+    return account
+
+
 def fill(quota: Quota, place: str) -> int:
     """Charge a place until there is no room; returns how many blocks found some."""
     count = 0
-    while quota.charge(place, SIZE) is not None:
+    while take(quota, place) is not None:
         count += 1
     return count
 
@@ -28,19 +36,19 @@ def test_greedy_places_leave_the_next_one_as_much_as_each_of_them_has(greedy: in
     places = [f"place {number}" for number in range(greedy)]
     for _ in range(1000):
         for place in places:
-            quota.charge(place, SIZE)
+            take(quota, place)
     left = quota.bytes_max - quota.bytes_used
     assert left >= quota.bytes_max // (greedy + 1)
-    assert quota.charge("honest", SIZE) is not None
+    assert take(quota, "honest") is not None
 
 
 def test_what_is_given_back_can_be_taken_again() -> None:
     quota = Quota(4 * CHARGE)
-    charges = [quota.charge("a", SIZE) for _ in range(2)]
-    assert quota.charge("a", SIZE) is None
-    for charge in charges:
-        assert charge is not None
-        quota.refund(*charge)
+    accounts = [take(quota, "a") for _ in range(2)]
+    assert take(quota, "a") is None
+    for account in accounts:
+        assert account is not None
+        quota.refund(account, CHARGE)
     assert quota.bytes_used == 0
     assert fill(quota, "a") == 2
 
@@ -48,17 +56,32 @@ def test_what_is_given_back_can_be_taken_again() -> None:
 def test_places_without_end_share_one_account(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quota_module, "PLACES_MAX", 2)
     quota = Quota(1000 * CHARGE)
-    accounts = [quota.charge(place, SIZE) for place in "abcda"]
-    assert accounts == [(name, CHARGE) for name in ("a", "b", UNKNOWN, UNKNOWN, "a")]
+    accounts = [take(quota, place) for place in "abcda"]
+    assert accounts == ["a", "b", UNKNOWN, UNKNOWN, "a"]
 
 
 def test_a_copy_goes_its_own_way() -> None:
     quota = Quota(4 * CHARGE)
-    quota.charge("a", SIZE)
+    take(quota, "a")
     twin = quota.copy()
     assert fill(twin, "a") == 1
     assert (quota.bytes_used, twin.bytes_used) == (CHARGE, 2 * CHARGE)
 
 
 def test_a_quota_of_nothing_takes_nothing() -> None:
-    assert Quota(0).charge("a", 0) is None
+    assert take(Quota(0), "a") is None
+
+
+def test_what_costs_nothing_finds_room_in_a_full_quota() -> None:
+    assert Quota(0).account("a", 0) == "a"
+
+
+def test_a_log_has_one_account_and_gives_all_of_it_back() -> None:
+    quota = Quota(8 * CHARGE)
+    assert quota.charge_log(7, "a", CHARGE)
+    assert not quota.charge_log(7, "b", CHARGE)
+    quota.refund_part(7, CHARGE)
+    assert (quota.bytes_used, quota.is_charged(7)) == (CHARGE, True)
+    quota.refund_log(7)
+    quota.refund_log(7)
+    assert (quota.bytes_used, quota.is_charged(7)) == (0, False)

@@ -35,7 +35,7 @@ from pulsarcast.protocol.store import (
     DropState,
     DropTopic,
     Events,
-    KeepBlock,
+    Keep,
     KeyDigest,
     Keys,
     LoadBlock,
@@ -46,6 +46,8 @@ from pulsarcast.protocol.store import (
     LoadRequest,
     MarkState,
     Oldest,
+    OwnTopic,
+    OwnWrite,
     PutBlock,
     PutEvent,
     PutMark,
@@ -62,7 +64,7 @@ from pulsarcast.storage.sqlite import SqliteStore
 class Store(Protocol):
     """What the tests ask of a store."""
 
-    def apply(self, writes: Sequence[Write]) -> tuple[Cid, ...]: ...
+    def apply(self, writes: Sequence[Write]) -> tuple[int, ...]: ...
 
     @property
     def strangers_bytes(self) -> int: ...
@@ -638,9 +640,10 @@ CHARGE = len(block(1).block) + BESIDE_BYTES
 """What a block of one digit is charged."""
 
 
-def keep(number: int, *, place: str = "here", expires_us: int = 500) -> KeepBlock:
+def keep(number: int, *, place: str = "here", expires_us: int = 500) -> Keep:
     put = block(number)
-    return KeepBlock(put.cid, put.block, cid_key(put.cid), expires_us, place)
+    replica = PutBlock(put.cid, put.block, cid_key(put.cid), expires_us)
+    return Keep(number, place, (replica,))
 
 
 def keeps(store: Store, first: int, count: int, *, place: str = "here") -> int:
@@ -657,11 +660,12 @@ def small(request: pytest.FixtureRequest) -> Store:
 
 def test_a_block_without_room_is_named_and_not_kept(small: Store) -> None:
     writes = [keep(number) for number in range(6)]
-    assert small.apply(writes) == tuple(write.cid for write in writes[4:])
-    found = [small.answer(LoadBlock(write.cid)) != Block(None) for write in writes]
+    assert small.apply(writes) == (4, 5)
+    cids = [block(number).cid for number in range(6)]
+    found = [small.answer(LoadBlock(cid)) != Block(None) for cid in cids]
     assert found == [True] * 4 + [False] * 2
     assert small.answer(DigestKeys(0, LAST_KEY)) == KeyDigest(
-        4, reduce(xor, (write.key for write in writes[:4]))
+        4, reduce(xor, map(cid_key, cids[:4]))
     )
 
 
@@ -699,7 +703,7 @@ def test_a_strangers_block_that_goes_makes_room(small: Store, how: str) -> None:
         if how == "expire":
             small.apply([DropExpired(501)])
         else:
-            small.apply([DropBlock(keep(number).cid) for number in range(5)])
+            small.apply([DropBlock(block(number).cid) for number in range(5)])
         assert small.strangers_bytes == 0
 
 
@@ -734,10 +738,71 @@ def test_blocks_of_strangers_take_little_more_on_the_disk_than_they_are_charged(
     empty = path.stat().st_size
     store = SqliteStore(path)
     datas = [sha256(b"%d" % number).digest() + bytes(size - 32) for number in range(2_000)]
-    store.apply([KeepBlock(cid_of(d), d, cid_key(cid_of(d)), 1, "192.0.2.0/24") for d in datas])
+    puts = [PutBlock(cid_of(data), data, cid_key(cid_of(data)), 1) for data in datas]
+    store.apply([Keep(token, "192.0.2.0/24", (put,)) for token, put in enumerate(puts)])
     charged = store.strangers_bytes
     store.close()
     assert (path.stat().st_size - empty) / charged <= 1.45
+
+
+# Logs that are kept for strangers.
+
+EVENT_CHARGE = len(event(1).block) + BESIDE_BYTES
+
+
+def keep_event(number: int, *, place: str = "here", topic: Cid = TOPIC) -> Keep:
+    return Keep(number, place, (put(number, event(number, topic=topic)),))
+
+
+@pytest.fixture(params=sorted(MAKERS))
+def little(request: pytest.FixtureRequest) -> Store:
+    """A store with room for eight events of strangers, and so for four of one place."""
+    return MAKERS[request.param](8 * EVENT_CHARGE)
+
+
+def test_a_log_that_is_kept_for_a_stranger_ends_with_its_room(little: Store) -> None:
+    assert little.apply([keep_event(number) for number in range(1, 7)]) == (5, 6)
+    assert little.logs() == ((TOPIC, 4),)
+    assert little.strangers_bytes == 4 * EVENT_CHARGE
+    assert [mark.high for _, mark in little.marks()] == [4]
+
+
+def test_all_writes_of_a_stranger_are_made_or_none(little: Store) -> None:
+    little.apply([keep_event(number) for number in range(1, 5)])
+    row = PutState(StateRow("test", b"with it", b""))
+    assert little.apply([Keep(9, "here", (row, put(5, event(5))))]) == (9,)
+    assert little.rows() == ()
+    assert little.apply([Keep(9, "here", (row,))]) == ()
+    assert little.rows() == (row.row,)
+
+
+@pytest.mark.parametrize("how", ["retention", "left", "claimed"])
+def test_a_log_of_a_stranger_that_goes_or_becomes_ours_makes_room(little: Store, how: str) -> None:
+    ways: dict[str, OwnWrite] = {
+        "retention": DropEvents(TOPIC, 4),
+        "left": DropTopic(TOPIC),
+        "claimed": OwnTopic(TOPIC),
+    }
+    assert little.apply([keep_event(number) for number in range(1, 6)]) == (5,)
+    little.apply([ways[how]])
+    assert little.strangers_bytes == 0
+    again = [keep_event(number, topic=OTHER_TOPIC) for number in range(1, 6)]
+    assert little.apply(again) == (5,)
+    assert (little.answer(LoadLog(TOPIC, 1, 9)) == Events(())) == (how != "claimed")
+
+
+def test_a_store_knows_after_a_restart_what_it_keeps_of_logs_for_strangers(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store", 8 * EVENT_CHARGE)
+    store.apply([keep_event(number) for number in range(1, 5)])
+    store.apply([DropEvents(TOPIC, 1)])
+    store.close()
+    store = SqliteStore(tmp_path / "store", 8 * EVENT_CHARGE)
+    assert store.strangers_bytes == 3 * EVENT_CHARGE
+    store.apply([OwnTopic(TOPIC)])
+    store.close()
+    store = SqliteStore(tmp_path / "store", 8 * EVENT_CHARGE)
+    assert store.strangers_bytes == 0
+    store.close()
 
 
 # Against a plain model.

@@ -20,7 +20,7 @@ from pulsarcast.protocol.dht.hot_blocks import HotBlocks
 from pulsarcast.protocol.dht.reachability import Reachability
 from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.messages import BlockFound, Contact, FindBlock, StoreBlocks, Stored
-from pulsarcast.protocol.store import Block, DropExpired, KeepBlock, LoadBlock, PutBlock
+from pulsarcast.protocol.store import Block, DropExpired, LoadBlock, PutBlock
 
 HELD_MAX = 4096
 """Bounds the CIDs remembered to be on the disk; the oldest is forgotten first."""
@@ -114,7 +114,7 @@ class Blocks:
             for cid in [cid for cid, expires_us in self._held.items() if expires_us < now_us]:
                 self._remember_over(cid, Lifetime(0, self._held.pop(cid)))
             self._first_over_us = min(self._held.values(), default=NEVER_US)
-        self._turn.persist(DropExpired(now_us))
+        self._turn.keep(DropExpired(now_us))
 
     def keep(self, cid: Cid, block: bytes, then: Callable[[bool], None]) -> None:
         """Keep a block of this node as one of its replicas; `then` hears whether it is kept."""
@@ -211,17 +211,16 @@ class Blocks:
         """Write the blocks that a peer sent; `then` hears which of them are on the disk."""
         place = self._reachability.place_of(sender)
 
-        def synced() -> None:
-            refused = frozenset(self._turn.refused).intersection(blocks)
-            if refused:
+        def synced(kept: list[bool]) -> None:
+            if not all(kept):
                 self._is_full(place)
-            then([cid for cid in blocks if cid not in refused])
+            then([cid for cid, is_kept in zip(blocks, kept, strict=True) if is_kept])
 
-        writes = (
-            KeepBlock(cid, block, cid_key(cid), lifetime.expires_us, place)
+        replicas = [
+            (PutBlock(cid, block, cid_key(cid), lifetime.expires_us),)
             for cid, (block, lifetime) in blocks.items()
-        )
-        self._turn.persist(*writes, then=synced)
+        ]
+        self._turn.keep_each(replicas, place=place, then=synced)
 
     def _is_full(self, place: str) -> None:
         self._full.pop(place, None)

@@ -30,7 +30,7 @@ from pulsarcast.protocol.messages import (
     StoreListings,
 )
 from pulsarcast.protocol.store import DropState, PutState, StateRow
-from pulsarcast.protocol.turn import Then
+from pulsarcast.protocol.turn import Kept
 
 TABLE = "listing"
 SHOWN_MAX = 32
@@ -80,13 +80,12 @@ class Listings:
                 listings.append(self._judged(block))
             except RemoteError as error:
                 refused = refused or error
-        kept = self._take(message.key, listings)
-        if kept:
-            stored = Stored(message.request, tuple(kept))
-            # A listing that is known may still be on its way to the disk; syncs come in order.
-            self._turn.persist(*_flat(kept.values()), then=lambda: self._turn.send(sender, stored))
-        else:
-            self._turn.send(sender, Stored(message.request, ()))
+
+        def answer(kept: Sequence[Listing]) -> None:
+            cids = tuple(cid_of(listing.block) for listing in kept)
+            self._turn.send(sender, Stored(message.request, cids))
+
+        self._take(message.key, listings, answer)
         if refused is not None:
             raise refused
 
@@ -102,11 +101,17 @@ class Listings:
     def tend(self) -> None:
         """Drop the listings whose time is up, and show the next ones to their other keepers."""
         now_us = self._turn.wall_us
-        over = [place for place, listing in self._shelf if listing.expires_us <= now_us]
+        over = {place: each for place, each in self._shelf if each.expires_us <= now_us}
         for place in over:
             self._shelf.drop(place)
+
+        def synced(is_kept: bool) -> None:
+            for (key, _, _), listing in () if is_kept else over.items():
+                if self._shelf.get(key, listing) is None:
+                    self._shelf.put(key, listing)  # It is still on the disk: try again later.
+
         if over:
-            self._turn.persist(*map(_dropped, over))
+            self._turn.keep(*map(_dropped, over), then=synced)
         piece = next(self._to_show, None)
         if piece is None:
             self._to_show = self._pieces()
@@ -135,14 +140,33 @@ class Listings:
         latest_us = now_us + listing_lifetime_us(self._parameters) + AHEAD_US_MAX
         return now_us < listing.expires_us <= latest_us
 
-    def _take(self, key: Key, listings: Iterable[Listing]) -> dict[Cid, list[PutState | DropState]]:
-        """Put listings on the shelf; returns the writes of those that are there now."""
-        kept: dict[Cid, list[PutState | DropState]] = {}
+    def _take(
+        self, key: Key, listings: Iterable[Listing], then: Callable[[list[Listing]], None]
+    ) -> None:
+        """Put listings on the shelf, and on the disk; `then` hears which ones are there."""
+        taken: list[Listing] = []
+        new: list[Listing] = []
+        writes: list[PutState | DropState] = []
         for listing in listings:
-            writes = self._put(key, listing)
-            if writes is not None:
-                kept[cid_of(listing.block)] = writes
-        return kept
+            put = self._put(key, listing)
+            if put is None:
+                continue
+            taken.append(listing)
+            if put:
+                new.append(listing)
+                writes += put
+
+        def synced(is_kept: bool) -> None:
+            for listing in () if is_kept else new:
+                if self._shelf.get(key, listing) == listing:
+                    self._shelf.drop((key, listing.author, listing.topic))
+            then([listing for listing in taken if self._shelf.get(key, listing) is not None])
+
+        if taken:
+            # Those that are known may still be on their way to the disk; syncs come in order.
+            self._turn.keep(*writes, then=synced)
+        else:
+            then([])
 
     def _put(self, key: Key, listing: Listing) -> list[PutState | DropState] | None:
         known = self._shelf.get(key, listing)
@@ -164,11 +188,8 @@ class Listings:
     def place(self, key: Key, listings: Sequence[Listing], then: Callable[[int], None]) -> None:
         """Place listings on the r peers closest to a key, and count those that keep some."""
 
-        def keep(synced: Then) -> bool:
-            kept = self._take(key, listings)
-            if kept:
-                self._turn.persist(*_flat(kept.values()), then=synced)
-            return bool(kept)
+        def keep(then: Kept) -> None:
+            self._take(key, listings, lambda kept: then(bool(kept)))
 
         question = StoreListings(0, key, tuple(listing.block for listing in listings))
         self._showing.place(key, question, keep, then)
@@ -222,10 +243,6 @@ class Listings:
                     take(self._turn.me, listing)
             is_cut = is_cut or self._shelf.is_full(key)
             self._lookups.find(key, FindListings(0, key), found, judge=judge, count=count)
-
-
-def _flat(writes: Iterable[list[PutState | DropState]]) -> list[PutState | DropState]:
-    return [write for some in writes for write in some]
 
 
 def _dropped(place: Place) -> DropState:

@@ -135,7 +135,7 @@ class Membership:
         live = {contact.peer for contact in self._table}
         writes = self._first.writes(live, self._turn.wall_us)
         if writes:
-            self._turn.persist(*writes)
+            self._turn.keep(*writes)
 
     def returned(self) -> None:
         """A lost contact came back: perhaps many did."""

@@ -36,7 +36,7 @@ from pulsarcast.protocol.messages import (
     StorePointer,
 )
 from pulsarcast.protocol.store import DropState, PutState, StateRow
-from pulsarcast.protocol.turn import Then
+from pulsarcast.protocol.turn import Kept
 
 POINTERS_MAX = 4096
 """Bounds the names whose pointers a node keeps for others: at most two pointers of each."""
@@ -98,32 +98,39 @@ class Pointers:
                 if named is not None:
                     self._kept[_key_of(named)] = named
 
-    def keep(self, given: Named, then: Then) -> bool:
-        """Keep the pointers of a name; False if a newer one is known or there is no room."""
+    def keep(self, given: Named, then: Kept) -> None:
+        """Keep the pointers of a name; `then` hears False if a newer one is known, or no room."""
         key = _key_of(given)
         known = self._kept.get(key)
         named = given if known is None else known.merged(given)
         if named == known:
             if named.pointer != given.pointer:
-                return False
+                then(False)
+                return
             # Its sync may still be under way; syncs come in order, so an empty write waits for it.
-            self._turn.persist(then=then)
-            return True
+            self._turn.persist(then=lambda: then(self._kept.get(key) is known))
+            return
         writes: list[PutState | DropState] = []
         if known is None and len(self._kept) >= POINTERS_MAX:
             me = self._table.me
             farthest = max(self._kept, key=me.__xor__)
             if farthest ^ me < key ^ me:
-                return False
+                then(False)
+                return
             del self._kept[farthest]
             writes.append(DropState(TABLE, _row_key(farthest)))
         self._kept[key] = named
         writes.append(PutState(StateRow(TABLE, _row_key(key), join_blocks(named.blocks))))
-        is_kept = named.pointer == given.pointer
-        self._turn.persist(*writes, then=then if is_kept else None)
+
+        def synced(is_kept: bool) -> None:
+            if not is_kept and self._kept.get(key) is named:
+                # An older one may be on the disk. It comes back with a restart, and is merged.
+                del self._kept[key]
+            then(is_kept and named.pointer == given.pointer)
+
+        self._turn.keep(*writes, then=synced)
         if named.rival is not None and (known is None or known.rival != named.rival):
             self._tell_author(named)
-        return is_kept
 
     def _tell_author(self, named: Named) -> None:
         """Show pointers that clash to the node that can settle it."""
@@ -139,9 +146,12 @@ class Pointers:
         assert named is not None, "a message has one at least"
         if named.pointer.author == self._turn.me:
             self._owner.shown_own_name(named)
-        stored = Stored(message.request, (cid_of(named.pointer.block),))
-        if not self.keep(named, lambda: self._turn.send(sender, stored)):
-            self._turn.send(sender, Stored(message.request, ()))
+        cid = cid_of(named.pointer.block)
+
+        def answer(is_kept: bool) -> None:
+            self._turn.send(sender, Stored(message.request, (cid,) if is_kept else ()))
+
+        self.keep(named, answer)
 
     def answer(self, sender: PeerId, message: FindPointer) -> None:
         """Name the pointers kept here, and peers closer to them."""
@@ -210,5 +220,5 @@ def _row_key(key: Key) -> bytes:
     return key.to_bytes(32, "big")
 
 
-def _nothing() -> None:
+def _nothing(_: bool) -> None:
     """The lookup does not wait for the node's own disk."""

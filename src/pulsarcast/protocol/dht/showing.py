@@ -23,7 +23,7 @@ from pulsarcast.protocol.messages import (
     StoreListings,
     StorePointer,
 )
-from pulsarcast.protocol.turn import Then
+from pulsarcast.protocol.turn import Kept
 
 
 class Showing:
@@ -53,7 +53,7 @@ class Showing:
         self,
         key: Key,
         question: StorePointer | StoreListings,
-        keep: Callable[[Then], bool],
+        keep: Callable[[Kept], None],
         then: Callable[[int], None],
     ) -> None:
         """Place records on the r peers closest to a key, and count those that keep some.
@@ -72,7 +72,7 @@ class Showing:
         key: Key,
         question: StorePointer | StoreListings,
         contacts: list[Contact],
-        keep: Callable[[Then], bool],
+        keep: Callable[[Kept], None],
         then: Callable[[int], None],
     ) -> None:
         replicas = self._parameters.replicas
@@ -106,20 +106,19 @@ class Showing:
                 refused += not kept
             advance()
 
-        def synced() -> None:
-            nonlocal count, pending
+        def settled(is_kept: bool) -> None:
+            nonlocal count, pending, refused
             pending -= 1
-            count += 1
+            count += is_kept
+            refused += not is_kept
             advance()
 
         timer = self._turn.after(PATIENCE * self._parameters.rpc_timeout_s, end)
         away = self._table.me ^ key
         closer = sum(peer_key(contact.peer) ^ key < away for contact in contacts[:replicas])
         if closer < replicas:
-            if keep(synced):
-                pending += 1
-            else:
-                refused += 1
+            pending += 1
+            keep(settled)
         advance()
 
 

@@ -16,9 +16,10 @@ from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.messages import Contact, DhtMessage, Message
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import Write
+from pulsarcast.protocol.store import Keep, OwnWrite, PutBlock, Write
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, peer
+from tests.support.writes import flat
 from tests.unit.protocol.dht.network import EPOCH_US, AnyBlocks
 
 
@@ -86,12 +87,30 @@ class Parts:
         (timer,) = [each for each in self.effects() if isinstance(each, SetTimer)]
         return timer
 
-    def sync(self, refused: Collection[Cid] = ()) -> list[Write]:
+    def sync(self, without: Collection[Cid] = ()) -> list[OwnWrite]:
         """The disk has written everything but these blocks of strangers; returns what it should."""
-        persists = [each for each in self.effects() if isinstance(each, Persist)]
-        for each in persists:
-            self.turn.persisted(each.token, refused)
-        return [write for each in persists for write in each.writes]
+        found: list[OwnWrite] = []
+        for token, writes in self.persists():
+            left_out = [
+                keep.token
+                for keep in writes
+                if isinstance(keep, Keep)
+                and any(isinstance(put, PutBlock) and put.cid in without for put in keep.writes)
+            ]
+            self.turn.persisted(token, left_out)
+            found += flat(writes)
+        return found
+
+    def refuse(self) -> None:
+        """The disk leaves out all that may be left out."""
+        for token, writes in self.persists():
+            self.turn.persisted(token, [each.token for each in writes if isinstance(each, Keep)])
+
+    def persists(self) -> list[tuple[int, tuple[Write, ...]]]:
+        """What was to be written since the last look, and the tokens of that; the rest stays."""
+        effects = self.effects()
+        self.turn.effects = [each for each in effects if not isinstance(each, Persist)]
+        return [(each.token, each.writes) for each in effects if isinstance(each, Persist)]
 
 
 def peers(count: int) -> Iterable[PeerId]:

@@ -8,7 +8,7 @@ from pulsarcast.protocol.dht import blocks as blocks_module
 from pulsarcast.protocol.dht.blocks import BLOCKS_MAX, FULL_MAX, FULL_S, Blocks
 from pulsarcast.protocol.inputs import PeerUp
 from pulsarcast.protocol.messages import Contact, StoreBlocks, Stored
-from pulsarcast.protocol.store import KeepBlock
+from pulsarcast.protocol.store import Keep
 from tests.support.people import peer
 from tests.unit.protocol.dht.network import BRIEF_S, EPOCH_US
 from tests.unit.protocol.dht.parts import Parts
@@ -73,7 +73,7 @@ def test_a_block_without_room_on_the_disk_is_not_confirmed_nor_believed_to_be_th
     parts = Parts()
     first, second = cid_of(b"one"), cid_of(b"two")
     parts.blocks.receive(BOB, StoreBlocks(4, (b"one", b"two")))
-    parts.sync(refused=[second])
+    parts.sync(without=[second])
     assert parts.sent() == [(BOB, Stored(4, (first,)))]
     assert (first in parts.blocks, second in parts.blocks) == (True, False)
     assert parts.owner.stored == [b"one"]
@@ -85,15 +85,19 @@ def test_a_block_is_charged_to_the_place_of_the_peer_that_sent_it() -> None:
     parts.blocks.receive(BOB, StoreBlocks(4, (b"sent",)))
     parts.blocks.take(BOB, [b"fetched"], {cid_of(b"fetched")})
     parts.blocks.receive(CAROL, StoreBlocks(4, (b"elsewhere",)))
-    kept = [each for each in parts.sync() if isinstance(each, KeepBlock)]
-    assert [each.place for each in kept] == ["192.0.2.0/24", "192.0.2.0/24", ""]
+    writes = [write for _, writes in parts.persists() for write in writes]
+    assert [each.place for each in writes if isinstance(each, Keep)] == [
+        "192.0.2.0/24",
+        "192.0.2.0/24",
+        "",
+    ]
 
 
 def test_a_place_without_room_is_left_alone_for_a_while() -> None:
     parts = Parts()
     parts.reachability.up(PeerUp(Contact(BOB), "192.0.2.0/24"))
     parts.blocks.take(BOB, [b"block"], {cid_of(b"block")})
-    parts.sync(refused=[cid_of(b"block")])
+    parts.sync(without=[cid_of(b"block")])
     assert not parts.blocks.has_room_for(BOB)
     assert parts.blocks.has_room_for(CAROL)
     parts.turn.now += FULL_S
@@ -106,6 +110,6 @@ def test_the_places_remembered_to_find_no_room_are_bounded() -> None:
         who, block = peer(f"peer {number}"), b"block %d" % number
         parts.reachability.up(PeerUp(Contact(who), f"192.0.{number}.0/24"))
         parts.blocks.receive(who, StoreBlocks(4, (block,)))
-        parts.sync(refused=[cid_of(block)])
+        parts.sync(without=[cid_of(block)])
     assert parts.blocks.has_room_for(peer("peer 0"))
     assert not parts.blocks.has_room_for(peer("peer 1"))

@@ -27,8 +27,9 @@ from pulsarcast.protocol.messages import (
     Stored,
 )
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import Block, KeepBlock, LoadBlock
+from pulsarcast.protocol.store import Block, LoadBlock, PutBlock
 from pulsarcast.protocol.turn import Turn
+from tests.support.writes import flat
 from tests.unit.protocol.dht.network import (
     BRIEF_S,
     EPOCH_US,
@@ -571,20 +572,21 @@ def test_a_block_out_of_its_time_is_not_kept_and_nobody_is_to_blame(away_s: int)
     alone.turn.wall_us = EPOCH_US + BRIEF_S * 1_000_000 // 2
     alone.dht.receive(a_peer(1), StoreBlocks(10, (b"brief",)))
     (persist,) = alone.persists()
-    (put,) = persist.writes
-    assert isinstance(put, KeepBlock)
+    (put,) = flat(persist.writes)
+    assert isinstance(put, PutBlock)
     assert put.expires_us == EPOCH_US + BRIEF_S * 1_000_000, "counted from when it was made"
 
 
 def test_who_asks_for_a_topic_prolongs_it_and_its_time_is_seldom_written() -> None:
     """Everybody who follows it asks, so that most ask for what is prolonged already."""
     alone = Alone()
-    writes: list[KeepBlock] = []
+    writes: list[PutBlock] = []
     for second in range(0, BRIEF_S + 3 * PROLONGED_S, 10):
         alone.turn.wall_us = EPOCH_US + second * 1_000_000
         alone.dht.receive(a_peer(1), StoreBlocks(2 * second + 2, (b"old",)))
         for persist in alone.persists():
-            writes.extend(write for write in persist.writes if isinstance(write, KeepBlock))
+            puts = flat(persist.writes)
+            writes.extend(write for write in puts if isinstance(write, PutBlock))
             alone.turn.persisted(persist.token)
         assert writes[-1].expires_us >= alone.turn.wall_us + 0.9 * PROLONGED_S * 1_000_000
     assert writes[0].expires_us == EPOCH_US + BRIEF_S * 1_000_000, "not before it is needed"

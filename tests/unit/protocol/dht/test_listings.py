@@ -170,6 +170,22 @@ def test_an_unlisted_topic_is_kept_nowhere_unless_it_replaces() -> None:
     assert stored(parts, kept, WEATHER, ended) == (cid_of(ended.block),)
 
 
+def test_a_listing_that_the_disk_leaves_out_is_not_confirmed_and_not_kept() -> None:
+    parts = Parts()
+    kept = listings_of(parts)
+    known = listing_of(topic_of(BOB, TopicSettings(tags=("weather",))))
+    new, carol = listing_of(), peer("carol")
+    assert stored(parts, kept, WEATHER, known) == (cid_of(known.block),)
+    kept.receive(carol, StoreListings(4, WEATHER, (new.block, known.block)))
+    kept.receive(carol, StoreListings(6, WEATHER, (new.block,)))
+    parts.refuse()
+    assert parts.sent() == [
+        (carol, Stored(4, (cid_of(known.block),))),
+        (carol, Stored(6, ())),
+    ]
+    assert stored(parts, kept, WEATHER, new) == (cid_of(new.block),)
+
+
 @pytest.mark.parametrize("days", [0, -1, 4.1, 30, 365_000])
 def test_a_listing_out_of_its_time_is_not_kept(days: float) -> None:
     parts = Parts()

@@ -24,6 +24,7 @@ from pulsarcast.protocol.effects import Persist, Send
 from pulsarcast.protocol.messages import Stored, StorePointer
 from pulsarcast.protocol.store import DropState, PutState
 from tests.support.people import BOB, peer
+from tests.support.writes import flat
 from tests.unit.protocol.dht.network import AnyBlocks, Network, Node
 from tests.unit.protocol.dht.parts import Parts
 
@@ -167,10 +168,10 @@ def test_a_full_node_keeps_the_pointers_closest_to_itself(
     *farther, fourth, third, second, first = sorted(keys, key=lambda key: key ^ me, reverse=True)
     closest = [first, second, third, fourth]
     for key in (*farther, *closest, *farther):
-        kept.keep(Named(keys[key]), lambda: None)
+        kept.keep(Named(keys[key]), lambda _: None)
     assert all(kept._kept[key].pointer is keys[key] for key in closest)
     assert len(kept) == 4
-    writes = [w for e in turn.effects if isinstance(e, Persist) for w in e.writes]
+    writes = [w for e in turn.effects if isinstance(e, Persist) for w in flat(e.writes)]
     assert any(isinstance(write, DropState) for write in writes)
 
 
@@ -201,11 +202,28 @@ def test_a_full_node_gives_up_the_pointer_farthest_from_its_key(
     signed.sort(key=lambda each: pointer_key(each.author, each.name) ^ me)
     near, far = map(Named, signed)
     kept = pointers_of(parts)
-    assert kept.keep(far, lambda: None)
-    assert kept.keep(near, lambda: None)
+    heard: list[bool] = []
+    kept.keep(far, heard.append)
+    kept.keep(near, heard.append)
     assert [type(write) for write in parts.sync()] == [PutState, DropState, PutState]
-    assert not kept.keep(far, lambda: None)
+    kept.keep(far, heard.append)
+    assert heard == [True, True, False]
     assert len(kept) == 1
+
+
+def test_a_pointer_that_the_disk_leaves_out_is_not_confirmed_and_not_kept() -> None:
+    parts = Parts()
+    kept = pointers_of(parts)
+    signed = a_pointer(1, by=BOB)
+    carol = peer("carol")
+    kept.receive(carol, StorePointer(4, (signed.block,)))
+    kept.receive(carol, StorePointer(6, (signed.block,)))
+    parts.refuse()
+    assert parts.sent() == [(carol, Stored(4, ())), (carol, Stored(6, ()))]
+    assert len(kept) == 0
+    kept.receive(carol, StorePointer(8, (signed.block,)))
+    parts.sync()
+    assert parts.sent() == [(carol, Stored(8, (cid_of(signed.block),)))]
 
 
 # Names that moved, and names that clash.
@@ -276,7 +294,7 @@ def test_an_author_that_never_stops_clashing_costs_a_keeper_two_pointers() -> No
     kept = pointers_of(parts)
     for number in range(50):
         cid = cid_of(b"topic %d" % number)
-        kept.keep(Named(a_pointer(0, cid=cid, topic=cid)), lambda: None)
+        kept.keep(Named(a_pointer(0, cid=cid, topic=cid)), lambda _: None)
     assert len(kept) == 1
     rows = {write.row.key: write.row for write in parts.sync() if isinstance(write, PutState)}
     assert [len(split_blocks(row.value)) for row in rows.values()] == [2]

@@ -1,0 +1,13 @@
+"""What a node writes, whether it is the node's own or a stranger's."""
+
+from collections.abc import Iterable
+
+from pulsarcast.protocol.store import Keep, OwnWrite, Write
+
+
+def flat(writes: Iterable[Write]) -> list[OwnWrite]:
+    """All writes, with those that the disk may leave out."""
+    found: list[OwnWrite] = []
+    for write in writes:
+        found += write.writes if isinstance(write, Keep) else (write,)
+    return found
