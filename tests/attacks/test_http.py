@@ -140,6 +140,23 @@ def test_a_head_that_is_too_long_is_refused(tmp_path: Path) -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("too_many", [0, 1])
+def test_a_head_is_taken_up_to_its_bound_and_not_a_byte_further(
+    tmp_path: Path, too_many: int
+) -> None:
+    """Also where all of it arrives at once."""
+
+    async def scene() -> None:
+        async with daemon(tmp_path) as desk:
+            host = httpx.URL(desk.url).netloc
+            head = b"GET /v1/health HTTP/1.1\r\nHost: %b\r\nConnection: close\r\nX: " % host
+            padding = b"a" * (HEAD_BYTES_MAX + too_many - len(head) - len(b"\r\n\r\n"))
+            (line,) = await answers(desk, head + padding + b"\r\n\r\n")
+            assert line.split()[1] == (b"431" if too_many else b"200")
+
+    play(scene)
+
+
 def test_a_stranger_has_little_time_and_a_program_with_a_token_has_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

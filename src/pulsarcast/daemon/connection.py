@@ -17,7 +17,7 @@ import h11
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
-from hypercorn.events import Closed, Event
+from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
@@ -66,10 +66,20 @@ class Http1(H11Protocol):
     async def handle(self, event: Event) -> None:
         """Take what came over the connection, or refuse it."""
         try:
-            await super().handle(event)
+            if isinstance(event, RawData) and isinstance(self.connection, h11.Connection):
+                await self._read(event.data, self.connection)
+            else:
+                await super().handle(event)
         except h11.RemoteProtocolError as error:
             await self._send_error_response(error.error_status_hint)
             await self.send(Closed())
+
+    async def _read(self, data: bytes, connection: h11.Connection) -> None:
+        """Read no further than a head may reach: only what is unfinished is measured."""
+        while data and connection.their_state is not h11.ERROR:
+            room = HEAD_BYTES_MAX - len(connection.trailing_data[0])
+            await super().handle(RawData(data[:room]))
+            data = data[room:]
 
     async def _check_protocol(self, event: h11.Request) -> None:
         names = {name for name, _ in event.headers}

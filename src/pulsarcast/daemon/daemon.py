@@ -336,7 +336,7 @@ def _config() -> Config:
     config.errorlog = logging.getLogger("hypercorn.error")
     config.include_server_header = False
     config.keep_alive_timeout = 75
-    config.h11_max_incomplete_size = HEAD_BYTES_MAX
+    config.h11_max_incomplete_size = HEAD_BYTES_MAX - 1  # a head of so many is refused unfinished
     config.websocket_max_message_size = 64 * 1024
     config.websocket_ping_interval = 20
     return config

@@ -146,7 +146,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
     # From below the application, and so without a body.
     kib = HEAD_BYTES_MAX >> 10
     responses["431"] = {
-        "description": f"Path, query and headers are too long; {kib} KiB always fit."
+        "description": f"Path, query and headers are longer than {kib} KiB together."
     }
     return responses
 
