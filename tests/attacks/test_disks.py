@@ -8,26 +8,54 @@ from pulsarcast.model.events import EventDescriptor
 from pulsarcast.model.ids import Cid, PeerId, cid_of
 from pulsarcast.model.listings import sign_listing, term_key
 from pulsarcast.model.pointers import sign_pointer
+from pulsarcast.model.reach import Reach
 from pulsarcast.model.topics import TopicSettings
-from pulsarcast.protocol.inputs import PeerUp
+from pulsarcast.protocol.dht.blocks import FULL_S
+from pulsarcast.protocol.effects import Persist, Send
+from pulsarcast.protocol.following.following import FORGET_AGAIN_S
+from pulsarcast.protocol.inputs import (
+    Input,
+    MessageReceived,
+    Now,
+    PeerUp,
+    Persisted,
+    Subscribe,
+)
 from pulsarcast.protocol.messages import (
     Contact,
     DhtMessage,
+    EventMessage,
+    FrontierPage,
+    Join,
+    JoinRefused,
     KeysDiffer,
+    Leave,
+    Role,
     StoreBlocks,
     Stored,
     StoreListings,
     StorePointer,
     WantBlocks,
 )
-from pulsarcast.protocol.store import Block, Keep, LoadBlock, Write
+from pulsarcast.protocol.store import AnyWrite, Block, Keep, LoadBlock, MarkState
 from pulsarcast.storage.memory import MemoryStore
 from pulsarcast.storage.quota import BESIDE_BYTES
-from tests.support.people import ALICE, CAROL, CREATED_US, event_of, identity, topic_of
-from tests.support.solo import Solo
+from tests.support.people import (
+    ALICE,
+    BOB,
+    CAROL,
+    CREATED_US,
+    event_of,
+    identity,
+    meta_of,
+    topic_of,
+    unordered,
+)
+from tests.support.solo import Parent, Solo
 
 TOPIC = topic_of(CAROL)
 DAY_US = 86_400_000_000
+NOW = Now(5.0, CREATED_US + 5_000_000)
 PAYLOAD = bytes(10_000)
 ROOM = 40
 """Blocks for which the victim has room."""
@@ -67,9 +95,9 @@ class FullDisk(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.is_full = False
-        self.would_halt: list[Write] = []
+        self.would_halt: list[AnyWrite] = []
 
-    def apply(self, writes: Iterable[Write]) -> tuple[int, ...]:
+    def apply(self, writes: Iterable[AnyWrite]) -> tuple[int, ...]:
         """Leave out what may be left out, and note the rest."""
         writes = tuple(writes)
         if not self.is_full:
@@ -182,3 +210,134 @@ def test_nothing_that_strangers_cause_is_written_where_a_disk_is_full() -> None:
     disk.is_full = False
     solo.advance(86_400.0)
     assert not any(row.table == "listing" for row in disk.rows()), "it is dropped later"
+
+
+# Trees that strangers have the node keep.
+
+KEPT = topic_of(BOB, unordered(root=identity("victim").peer_id))
+"""A topic of a stranger, whose tree the victim is to keep."""
+KEEPER_STORES = 12
+"""Events of a kept tree for which the victim has room, of one place."""
+
+
+def kept_event(number: int) -> EventDescriptor:
+    return event_of(BOB, KEPT, number, payload=PAYLOAD)
+
+
+def keeper(disk: MemoryStore | None = None, *, place: str = "198.51.100.0/24") -> Solo:
+    """A victim that keeps the tree of a stranger, who is its child."""
+    size = len(kept_event(1).block) + BESIDE_BYTES
+    store = MemoryStore(2 * KEEPER_STORES * size) if disk is None else disk
+    solo = Solo(contacts=(BOB.peer_id,), store=store)
+    blocks = [KEPT.block, meta_of(BOB, "news").block]
+    solo.peers[BOB.peer_id] = Parent("bob", blocks)
+    solo.start()
+    solo.give(PeerUp(Contact(BOB.peer_id), place, reach=Reach.PUBLIC))
+    solo.hear(BOB.peer_id, Join(KEPT.cid, 1, Role.MEMBER, solo.me, False, True))
+    solo.advance(1.0)
+    solo.hear(BOB.peer_id, Join(KEPT.cid, 2, Role.MEMBER, solo.me, False, True))
+    assert solo.node.following.is_kept(KEPT.cid)
+    return solo
+
+
+def fill(solo: Solo, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        solo.hear(BOB.peer_id, EventMessage(kept_event(number).block, 1))
+
+
+def test_a_kept_tree_ends_at_the_quota_of_strangers() -> None:
+    """Today's fault: whoever wrote into a kept tree filled the disk."""
+    solo = keeper()
+    fill(solo, 1, KEEPER_STORES)
+    assert solo.store.logs() == ((KEPT.cid, KEEPER_STORES),)
+    assert solo.node.following.is_kept(KEPT.cid)
+    fill(solo, KEEPER_STORES + 1, 4 * KEEPER_STORES)
+    assert solo.node.halted is None
+    assert KEPT.cid not in solo.node.topics
+    assert (solo.store.logs(), solo.store.strangers_bytes) == ((), 0), "all of it makes room again"
+
+
+def test_a_keeper_without_room_tells_its_children_and_takes_none_for_a_while() -> None:
+    solo = keeper()
+    fill(solo, 1, KEEPER_STORES + 1)
+    assert Leave(KEPT.cid) in solo.sent_to(BOB.peer_id, Leave)
+    solo.hear(BOB.peer_id, Join(KEPT.cid, 3, Role.MEMBER, solo.me, False, True))
+    assert solo.sent_to(BOB.peer_id, JoinRefused)[-1] == JoinRefused(KEPT.cid, 3, "no room")
+    solo.advance(FULL_S)
+    solo.hear(BOB.peer_id, Join(KEPT.cid, 4, Role.MEMBER, solo.me, False, True))
+    solo.advance(1.0)
+    assert solo.node.following.is_kept(KEPT.cid)
+
+
+def test_a_disk_that_refuses_the_log_of_a_kept_tree_does_not_halt_the_node() -> None:
+    disk = FullDisk()
+    solo = keeper(disk)
+    fill(solo, 1, 3)
+    disk.is_full = True
+    fill(solo, 4, 9)
+    solo.advance(1000.0)
+    assert disk.would_halt == []
+    assert solo.node.halted is None
+    assert KEPT.cid not in solo.node.topics
+    assert disk.logs() == ((KEPT.cid, 3),), "the disk could not even forget it"
+    disk.is_full = False
+    solo.advance(FORGET_AGAIN_S * 2)
+    assert disk.logs() == ()
+
+
+def test_a_keeper_says_that_it_holds_only_what_its_disk_has_taken() -> None:
+    """A visitor that hands an event in is rid of it, once a member shows it."""
+    disk = FullDisk()
+    solo = keeper(disk)
+    fill(solo, 1, 3)
+    disk.is_full = True
+    before = len(solo.said(FrontierPage))
+    mark = MarkState(BOB.peer_id, kept_event(1).sequence.epoch, 0, 0, None)
+    page = FrontierPage(KEPT.cid, (mark,), True)
+    stranger = meet(solo, "visitor", "192.0.2.0/24")
+    turn = solo.node.handle(MessageReceived(BOB.peer_id, EventMessage(kept_event(4).block, 1)), NOW)
+    asked = solo.node.handle(MessageReceived(stranger, page), NOW)
+    for effect in [*turn, *asked]:
+        if isinstance(effect, Persist):
+            left_out = disk.apply(effect.writes)
+            solo.node.handle(Persisted(effect.token, left_out), NOW)
+        assert not (isinstance(effect, Send) and isinstance(effect.message, FrontierPage))
+    assert len(solo.said(FrontierPage)) == before
+
+
+def test_an_application_that_subscribes_to_a_kept_tree_has_a_log_of_its_own() -> None:
+    solo = keeper()
+    fill(solo, 1, KEEPER_STORES)
+    assert solo.store.strangers_bytes > 0
+    solo.subscribe(KEPT.cid)
+    assert solo.store.strangers_bytes == 0
+    fill(solo, KEEPER_STORES + 1, 4 * KEEPER_STORES)
+    assert len(solo.delivered) == 3 * KEEPER_STORES
+    again = Solo(store=solo.store, contacts=(BOB.peer_id,)).start()
+    assert again.topic(KEPT.cid).subscribed, "its versions are on the disk now"
+
+
+def test_an_application_that_subscribes_as_the_disk_refuses_begins_anew() -> None:
+    disk = FullDisk()
+    solo = keeper(disk)
+    fill(solo, 1, 3)
+    disk.is_full = True
+    inputs: list[Input] = [
+        MessageReceived(BOB.peer_id, EventMessage(kept_event(4).block, 1)),
+        Subscribe(1, KEPT.cid),
+    ]
+    effects = [each for given in inputs for each in solo.node.handle(given, NOW)]
+    disk.is_full = False
+    for effect in effects:
+        if isinstance(effect, Persist):
+            is_event = any(isinstance(write, Keep) for write in effect.writes)
+            refused = tuple(each.token for each in effect.writes if isinstance(each, Keep))
+            left_out = refused if is_event else disk.apply(effect.writes)
+            for more in solo.node.handle(Persisted(effect.token, left_out), NOW):
+                for given in solo._carry_out(more):
+                    solo.give(given)
+    solo.advance(60.0)
+    assert solo.node.halted is None
+    topic = solo.topic(KEPT.cid)
+    assert topic.subscribed
+    assert topic.log.newest == 0, "a log without a hole"

@@ -42,7 +42,7 @@ from pulsarcast.protocol.content.spaces import known_filter
 from pulsarcast.protocol.effects import Deliver, Effect, Send
 from pulsarcast.protocol.inputs import FindTopics, Publish, Subscribe
 from pulsarcast.protocol.messages import Join, Meet, Message, Role
-from pulsarcast.protocol.store import PutState, Write
+from pulsarcast.protocol.store import AnyWrite, PutState
 from pulsarcast.storage.memory import MemoryStore
 from pulsarcast.wire import codec
 from tests.attacks.hostile import HOSTILES, Hostile
@@ -111,12 +111,12 @@ class ForgetfulDisk(MemoryStore):
         super().__init__()
         self._writes = 0
 
-    def apply(self, writes: Iterable[Write]) -> tuple[int, ...]:
-        """Write, and now and then begin anew with nothing but what the node itself needs."""
+    def apply(self, writes: Iterable[AnyWrite]) -> tuple[int, ...]:
+        """AnyWrite, and now and then begin anew with nothing but what the node itself needs."""
         refused = super().apply(writes)
         self._writes += 1
         if self._writes % 500 == 0:
-            kept: list[Write] = [PutState(row) for row in self.rows() if row.table == "follow"]
+            kept: list[AnyWrite] = [PutState(row) for row in self.rows() if row.table == "follow"]
             fresh = MemoryStore()
             fresh.apply(kept)
             for name in MemoryStore.__slots__:

@@ -30,7 +30,7 @@ from pulsarcast.protocol.publishing.numbering import Numberings
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.outside import OutsidePublishing
 from pulsarcast.protocol.publishing.publisher import Publisher
-from pulsarcast.protocol.store import Answer, PutBlock, Write
+from pulsarcast.protocol.store import Answer, AnyWrite, PutBlock
 from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.versions import Versions
@@ -50,6 +50,8 @@ class Dht:
         nothing = cast("Any", None)
         self.marks = MarkPages(context, nothing, nothing, self.find_block)
         self.known: list[PeerId] = []
+        self.full: list[PeerId] = []
+        """Peers for which the disk has no room."""
         self.is_close = False
         """Whether the node is one of the r peers closest to any block."""
         self.kept_own: list[PutBlock] = []
@@ -65,6 +67,12 @@ class Dht:
     @property
     def known_count(self) -> int:
         return len(self.known)
+
+    def has_room_for(self, peer: PeerId) -> bool:
+        return peer not in self.full
+
+    def found_no_room(self, place: str) -> None:
+        """The test says who has room."""
 
     def saw(self, contact: Contact) -> None:
         """The test says which peers are known."""
@@ -200,7 +208,7 @@ class Core:
         """What commands were answered since the last look."""
         return self.wanted(Reply)
 
-    def sync(self) -> list[Write]:
+    def sync(self) -> list[AnyWrite]:
         """The disk has written everything; returns what."""
         persists = self.wanted(Persist)
         for each in persists:

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from pulsarcast.protocol.store import Keep, OwnWrite, Write
+from pulsarcast.protocol.store import AnyWrite, Keep, Write
 
 
-def flat(writes: Iterable[Write]) -> list[OwnWrite]:
+def flat(writes: Iterable[AnyWrite]) -> list[Write]:
     """All writes, with those that the disk may leave out."""
-    found: list[OwnWrite] = []
+    found: list[Write] = []
     for write in writes:
         found += write.writes if isinstance(write, Keep) else (write,)
     return found

@@ -17,7 +17,7 @@ from typing import Final
 
 from pulsarcast.protocol.effects import Load, Persist
 from pulsarcast.protocol.inputs import Loaded, Persisted, PersistFailed
-from pulsarcast.protocol.store import Keep, Write
+from pulsarcast.protocol.store import AnyWrite, Keep
 from pulsarcast.storage.sqlite import SqliteStore, StoreError
 
 LOADS_AT_ONCE: Final = 16
@@ -40,7 +40,7 @@ class Disk:
         self.store = store
         self.commits = 0
         self._persists: list[Persist] = []
-        self._notes: list[Write] = []
+        self._notes: list[AnyWrite] = []
         self._loads: list[Load] = []
         self._failed = False
         self._wary_until_s = 0.0
@@ -49,7 +49,7 @@ class Disk:
         """Take writes for the next commit."""
         self._persists.append(persist)
 
-    def note(self, write: Write) -> None:
+    def note(self, write: AnyWrite) -> None:
         """Take a write of the driver's own for the next commit, whoever asks for that."""
         self._notes.append(write)
 
@@ -83,7 +83,7 @@ class Disk:
         return answers
 
     def _commit(
-        self, persists: list[Persist], notes: list[Write]
+        self, persists: list[Persist], notes: list[AnyWrite]
     ) -> list[Persisted | PersistFailed]:
         writes = [write for persist in persists for write in persist.writes]
         try:
@@ -93,7 +93,7 @@ class Disk:
         self.commits += 1
         return [Persisted(persists[-1].token, left_out)] if persists else []
 
-    def _apply(self, writes: list[Write]) -> tuple[int, ...]:
+    def _apply(self, writes: list[AnyWrite]) -> tuple[int, ...]:
         """Make the writes; returns which ones for strangers were left out."""
         strangers = [write for write in writes if type(write) is Keep]
         if not strangers:

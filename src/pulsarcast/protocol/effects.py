@@ -12,7 +12,7 @@ from pulsarcast.model.lineage import Gap
 from pulsarcast.model.listings import Listing
 from pulsarcast.model.pointers import Resolution
 from pulsarcast.protocol.messages import Contact, Message
-from pulsarcast.protocol.store import Query, Write
+from pulsarcast.protocol.store import AnyWrite, Query
 
 
 class Send(Struct, frozen=True):
@@ -49,13 +49,13 @@ class SetTimer(Struct, frozen=True):
 
 
 class Persist(Struct, frozen=True):
-    """Write all of it or nothing, then answer with `Persisted(token)` once it is synced.
+    """AnyWrite all of it or nothing, then answer with `Persisted(token)` once it is synced.
 
     The disk may leave out what is for strangers (`Keep`), and says what.
     """
 
     token: int
-    writes: tuple[Write, ...]
+    writes: tuple[AnyWrite, ...]
 
 
 class Load(Struct, frozen=True):
@@ -89,7 +89,7 @@ class DropPeer(Struct, frozen=True):
 
 
 class Trace(Struct, frozen=True):
-    """Write one record into the trace before any other effect of this turn leaves."""
+    """AnyWrite one record into the trace before any other effect of this turn leaves."""
 
     record: trace.Record
 

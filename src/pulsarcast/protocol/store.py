@@ -122,7 +122,7 @@ class DropState(Struct, frozen=True):
     key: bytes
 
 
-OwnWrite: TypeAlias = (
+Write: TypeAlias = (
     PutEvent
     | PutMark
     | DropEvents
@@ -143,7 +143,7 @@ class Keep(Struct, frozen=True):
     """Names them where they were left out."""
     place: str
     """The network prefix of the peer that sent them, to which blocks and events are charged."""
-    writes: tuple[OwnWrite, ...]
+    writes: tuple[Write, ...]
 
     @property
     def only_frees(self) -> bool:
@@ -153,7 +153,7 @@ class Keep(Struct, frozen=True):
 
 FREEING: Final = (DropBlock, DropEvents, DropExpired, DropState, DropTopic)
 
-Write: TypeAlias = OwnWrite | Keep
+AnyWrite: TypeAlias = Write | Keep
 
 
 # Queries.

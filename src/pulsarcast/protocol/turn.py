@@ -16,7 +16,7 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import PeerId
 from pulsarcast.protocol.effects import Effect, Load, Persist, Send, SetTimer, Trace
 from pulsarcast.protocol.messages import Message
-from pulsarcast.protocol.store import Answer, Keep, OwnWrite, Query, Write
+from pulsarcast.protocol.store import Answer, Keep, Query, Write
 
 Then: TypeAlias = Callable[[], None]
 Kept: TypeAlias = Callable[[bool], None]
@@ -117,7 +117,7 @@ class Turn:
         if then is not None:
             self._syncs.append((self._token, then))
 
-    def keep(self, *writes: OwnWrite, place: str = "", then: Kept | None = None) -> None:
+    def keep(self, *writes: Write, place: str = "", then: Kept | None = None) -> None:
         """Write for a stranger at a place; `then` hears whether it is synced, or was left out."""
 
         def settled(kept: list[bool]) -> None:
@@ -128,7 +128,7 @@ class Turn:
 
     def keep_each(
         self,
-        each: Iterable[tuple[OwnWrite, ...]],
+        each: Iterable[tuple[Write, ...]],
         *,
         place: str,
         then: Callable[[list[bool]], None],

@@ -85,10 +85,10 @@ class _AttachesAnywhere(DisseminationTree):
 class _LeavesAtOnce(DisseminationTree):
     """Goes without handing its children over."""
 
-    def leave(self) -> None:
+    def leave(self, *, at_once: bool = False) -> None:
         for child in list(self.children):
             self.drop_child(child)
-        super().leave()
+        super().leave(at_once=at_once)
 
 
 class _HasNoLazyNeighbours(Heartbeat):

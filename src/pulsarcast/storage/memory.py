@@ -18,6 +18,7 @@ from pulsarcast.model.ids import Cid
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.store import (
     Answer,
+    AnyWrite,
     Block,
     DigestKeys,
     DropBlock,
@@ -38,7 +39,6 @@ from pulsarcast.protocol.store import (
     MarkState,
     Oldest,
     OwnTopic,
-    OwnWrite,
     PutBlock,
     PutEvent,
     PutMark,
@@ -79,7 +79,7 @@ class MemoryStore:
         self._quota = Quota(strangers_bytes_max)
         self._rows: dict[tuple[str, bytes], bytes] = {}
 
-    def apply(self, writes: Iterable[Write]) -> tuple[int, ...]:
+    def apply(self, writes: Iterable[AnyWrite]) -> tuple[int, ...]:
         """Carry out writes, in order; returns which ones for strangers found no room."""
         left_out: list[int] = []
         for write in writes:
@@ -110,7 +110,7 @@ class MemoryStore:
                 self._quota.charge_log(write.event.topic, account, charge)
         return True
 
-    def _charge_of(self, write: OwnWrite) -> int:
+    def _charge_of(self, write: Write) -> int:
         match write:
             case PutEvent():
                 return charge_of(write.event.block)
@@ -119,7 +119,7 @@ class MemoryStore:
             case _:
                 return 0
 
-    def _apply(self, write: OwnWrite) -> None:
+    def _apply(self, write: Write) -> None:
         match write:
             case PutEvent():
                 self._topic(write.event.request.topic).put(write)

@@ -84,8 +84,9 @@ class Quota:
     def refund_part(self, log: Log, charge: int) -> None:
         """Events of a log were dropped."""
         account, charged = self._logs[log]
-        self._logs[log] = (account, charged - charge)
-        self.refund(account, charge)
+        refund = min(charge, charged)  # Events of the node itself were charged to no place.
+        self._logs[log] = (account, charged - refund)
+        self.refund(account, refund)
 
     def refund_log(self, log: Log) -> None:
         """A log is gone, or is the node's own now."""

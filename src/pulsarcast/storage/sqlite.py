@@ -22,6 +22,7 @@ from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.store import (
     Answer,
+    AnyWrite,
     Block,
     DigestKeys,
     DropBlock,
@@ -42,7 +43,6 @@ from pulsarcast.protocol.store import (
     MarkState,
     Oldest,
     OwnTopic,
-    OwnWrite,
     PutBlock,
     PutEvent,
     PutMark,
@@ -122,7 +122,7 @@ class SqliteStore:
 
     # Writing.
 
-    def apply(self, writes: Iterable[Write]) -> tuple[int, ...]:
+    def apply(self, writes: Iterable[AnyWrite]) -> tuple[int, ...]:
         """Carry out writes in order, all or none; afterwards they are on the disk.
 
         But for those for strangers that found no room in the quota: it returns which.
@@ -174,12 +174,12 @@ class SqliteStore:
             self._quota.charge_log(topic, account, charged)
 
     def _write_marks(self) -> None:
-        """Write the marks that events moved: at the end, or before another write of a mark."""
+        """AnyWrite the marks that events moved: at the end, or before another write of a mark."""
         for numbering, mark in self._moved.items():
             self._database.execute(_PUT_MARK, (*_fields(mark), numbering))
         self._moved.clear()
 
-    def _apply(self, write: OwnWrite) -> None:
+    def _apply(self, write: Write) -> None:
         execute = self._database.execute
         match write:
             case PutEvent():
@@ -284,7 +284,7 @@ class SqliteStore:
                     execute("UPDATE topic SET charged_to = ? WHERE id = ?", (account, topic))
         return True
 
-    def _charge_of(self, write: OwnWrite) -> int:
+    def _charge_of(self, write: Write) -> int:
         match write:
             case PutEvent(event=event):
                 return charge_of(event.block)

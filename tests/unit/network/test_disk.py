@@ -11,11 +11,11 @@ from pulsarcast.network.disk import WARY_S, Disk
 from pulsarcast.protocol.effects import Load, Persist
 from pulsarcast.protocol.inputs import Loaded, Persisted, PersistFailed
 from pulsarcast.protocol.store import (
+    AnyWrite,
     Block,
     DropExpired,
     Keep,
     LoadBlock,
-    OwnWrite,
     PutBlock,
     PutState,
     StateRow,
@@ -39,7 +39,7 @@ class CountingStore(SqliteStore):
 
     tries = 0
 
-    def apply(self, writes: Iterable[Write]) -> tuple[int, ...]:
+    def apply(self, writes: Iterable[AnyWrite]) -> tuple[int, ...]:
         self.tries += 1
         return super().apply(writes)
 
@@ -120,7 +120,7 @@ def test_strangers_leave_the_owner_a_reserve(
     assert store.rows() == (OURS.row,)
 
 
-SMALL: dict[str, tuple[OwnWrite, ...]] = {
+SMALL: dict[str, tuple[Write, ...]] = {
     "pointer": (PutState(StateRow("pointer", b"key", bytes(200_000))),),
     "listing": (PutState(StateRow("listing", b"key", bytes(200_000))),),
     "expired": (DropExpired(1),),
@@ -144,7 +144,7 @@ def test_a_disk_that_refuses_a_small_record_of_a_stranger_has_not_failed(
 def refuse_keeps(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk refuses all that is for strangers, however little it is."""
 
-    def refuse(writes: Iterable[Write]) -> tuple[int, ...]:
+    def refuse(writes: Iterable[AnyWrite]) -> tuple[int, ...]:
         if any(isinstance(write, Keep) for write in writes):
             raise StoreError("no space left on device")
         return SqliteStore.apply(store, writes)

@@ -27,6 +27,7 @@ from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, shared_numbering
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.store import (
     Answer,
+    AnyWrite,
     Block,
     DigestKeys,
     DropBlock,
@@ -47,7 +48,6 @@ from pulsarcast.protocol.store import (
     MarkState,
     Oldest,
     OwnTopic,
-    OwnWrite,
     PutBlock,
     PutEvent,
     PutMark,
@@ -64,7 +64,7 @@ from pulsarcast.storage.sqlite import SqliteStore
 class Store(Protocol):
     """What the tests ask of a store."""
 
-    def apply(self, writes: Sequence[Write]) -> tuple[int, ...]: ...
+    def apply(self, writes: Sequence[AnyWrite]) -> tuple[int, ...]: ...
 
     @property
     def strangers_bytes(self) -> int: ...
@@ -722,7 +722,7 @@ def test_a_commit_that_fails_charges_nobody(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store", 8 * CHARGE)
     assert keeps(store, 0, 1) == 1
     with pytest.raises(AssertionError):
-        store.apply([keep(1), cast(Write, "not a write")])
+        store.apply([keep(1), cast(AnyWrite, "not a write")])
     assert store.strangers_bytes == CHARGE
     store.close()
 
@@ -778,7 +778,7 @@ def test_all_writes_of_a_stranger_are_made_or_none(little: Store) -> None:
 
 @pytest.mark.parametrize("how", ["retention", "left", "claimed"])
 def test_a_log_of_a_stranger_that_goes_or_becomes_ours_makes_room(little: Store, how: str) -> None:
-    ways: dict[str, OwnWrite] = {
+    ways: dict[str, Write] = {
         "retention": DropEvents(TOPIC, 4),
         "left": DropTopic(TOPIC),
         "claimed": OwnTopic(TOPIC),

@@ -213,7 +213,7 @@ class Blocks:
 
         def synced(kept: list[bool]) -> None:
             if not all(kept):
-                self._is_full(place)
+                self.found_no_room(place)
             then([cid for cid, is_kept in zip(blocks, kept, strict=True) if is_kept])
 
         replicas = [
@@ -222,7 +222,8 @@ class Blocks:
         ]
         self._turn.keep_each(replicas, place=place, then=synced)
 
-    def _is_full(self, place: str) -> None:
+    def found_no_room(self, place: str) -> None:
+        """The disk has left out what a peer at this place sent: take nothing more for a while."""
         self._full.pop(place, None)
         self._full[place] = self._turn.now + FULL_S
         if len(self._full) > FULL_MAX:

@@ -319,6 +319,14 @@ class Kademlia:
         """
         self._placing.store(blocks, then, keep_local=keep_local, also=also)
 
+    def has_room_for(self, peer: PeerId) -> bool:
+        """Whether what the node keeps for a peer may find room on the disk."""
+        return self._blocks.has_room_for(peer)
+
+    def found_no_room(self, place: str) -> None:
+        """The disk has left out what the node keeps for a peer at this place."""
+        self._blocks.found_no_room(place)
+
     def own_replica(self, cid: Cid, block: bytes, lifetime: Lifetime) -> PutBlock | None:
         """The write by which the node keeps a block as one of the r peers closest to it.
 

@@ -493,7 +493,7 @@ class DisseminationCube:
 
     # Leaving.
 
-    def leave(self) -> None:
+    def leave(self, *, at_once: bool = False) -> None:
         """Send all members `Leave`, and pass on the events that still arrive."""
         self.leaving = True
         self.search.stop()
@@ -502,7 +502,7 @@ class DisseminationCube:
         self._farewells = dict.fromkeys(self.links)
         for peer in self._farewells:
             self.turn.send(peer, Leave(self.topic))
-        if self._farewells:
+        if self._farewells and not at_once:
             self._leave_timer = self.turn.after(self.parameters.rpc_timeout_s, self._leave_now)
         else:
             self._leave_now()

@@ -226,8 +226,8 @@ class Membership(Protocol):
     def let_in(self) -> None:
         """The node has its start: answer the peers that waited for it."""
 
-    def leave(self) -> None:
-        """Leave in good order; the owner hears of it once the node is out."""
+    def leave(self, *, at_once: bool = False) -> None:
+        """Leave in good order, or at once; the owner hears of it once the node is out."""
 
     def look_elsewhere(self) -> None:
         """The member that let the node in does not help: find another."""

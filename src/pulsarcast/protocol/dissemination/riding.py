@@ -122,11 +122,11 @@ class RidingOverlay:
         if self.branch is not None:
             self.branch.tree.let_in()
 
-    def leave(self) -> None:
+    def leave(self, *, at_once: bool = False) -> None:
         """Leave the tree; a node that is on its way out of the topic passes events on till then."""
         self._is_leaving = True
         if self.branch is not None:
-            self.branch.tree.leave()
+            self.branch.tree.leave(at_once=at_once)
         elif self.trunk is None or not self.trunk.overlay.leaving:
             self.owner.overlay_left()
 

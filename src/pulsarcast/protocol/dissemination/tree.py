@@ -590,12 +590,15 @@ class DisseminationTree:
 
     # Leaving.
 
-    def leave(self) -> None:
+    def leave(self, *, at_once: bool = False) -> None:
         """Hand the children over to the parent, then leave (docs/spec/pulsarcast.md)."""
         self.leaving = True
         self.search.stop()
-        self._hand_children_over()
-        self._leave_if_free()
+        if at_once:
+            self._leave_now()
+        else:
+            self._hand_children_over()
+            self._leave_if_free()
 
     def _hand_children_over(self) -> None:
         if self.children:

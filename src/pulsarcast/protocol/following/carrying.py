@@ -34,7 +34,7 @@ class Carrying:
     def mount(self, meta: Topic) -> None:
         """Let a topic that names this one carry its events, if there is one."""
         first = meta.versions.first
-        for above in self._named_by(meta.id):
+        for above in self.naming(meta.id):
             named_by = above.versions.first
             if first.is_meta and not named_by.is_meta and first.author == named_by.author:
                 above.carry(meta)
@@ -64,8 +64,9 @@ class Carrying:
 
     def is_named(self, meta: Cid) -> bool:
         """Whether a topic that the node follows has this meta topic."""
-        return any(self._followed.is_followed(above.id) for above in self._named_by(meta))
+        return any(self._followed.is_followed(above.id) for above in self.naming(meta))
 
-    def _named_by(self, meta: Cid) -> Iterator[Topic]:
-        naming = self._naming.get(meta, {})
-        return (self._followed.members[cid] for cid in naming if cid in self._followed.members)
+    def naming(self, meta: Cid) -> Iterator[Topic]:
+        """The topics that have this meta topic, and whose overlay the node is in."""
+        members = self._followed.members
+        return (members[cid] for cid in self._naming.get(meta, {}) if cid in members)

@@ -62,10 +62,12 @@ class Descriptors:
         elif version.first is None:
             self._versions[version.topic] = Versions(version)
 
-    def follow(self, versions: Versions) -> None:
-        """Keep a topic's descriptors for good, on disk too."""
+    def follow(self, versions: Versions, *, for_stranger: bool = False) -> None:
+        """Keep a topic's descriptors for good, on disk too unless it is kept for a stranger."""
         self._followed[versions.first.cid] = None
-        self.keep(versions)
+        self._versions[versions.first.cid] = versions
+        if not for_stranger:
+            self.keep(versions)
 
     def unfollow(self, topic: Cid) -> None:
         """A topic's descriptors may be forgotten when others need the room."""

@@ -26,9 +26,11 @@ from pulsarcast.protocol.following.handing_in import HandingIn
 from pulsarcast.protocol.following.renewal import Renewal
 from pulsarcast.protocol.inputs import Start
 from pulsarcast.protocol.store import (
+    FREEING,
     DropState,
     DropTopic,
     MarkState,
+    OwnTopic,
     PutState,
     StateRow,
     Write,
@@ -58,6 +60,10 @@ OWN_AWAITED_S = 30.0
 that event may have parents that no member can deliver."""
 OWN_LOOK_S = 1.0
 """Interval at which the member looks meanwhile whether that event has come."""
+
+
+FORGET_AGAIN_S = 60.0
+"""Until a log that was kept for a stranger is dropped again, if the disk did not take that."""
 
 
 class OnDisk(NamedTuple):
@@ -137,8 +143,12 @@ class Following:
         *,
         from_start: bool = False,
         then: Callable[[], None] | None = None,
+        place: str | None = None,
     ) -> None:
-        """Become a member of a topic; `then` runs once the subscription has its start."""
+        """Become a member of a topic; `then` runs once the subscription has its start.
+
+        The node keeps the topic for a stranger at a place, or (None) follows it for itself.
+        """
         cid = versions.first.cid
         if self.is_stopping or cid in self.followed.by_content:
             # A node that stops keeps its logs for the next life. A log of what matches filters
@@ -151,6 +161,9 @@ class Following:
             return
         topic = self.topics.get(cid)
         subscribes = bool(why & READ)
+        if topic is not None and place is None and topic.writing.place is not None:
+            self._claim(topic, then=again)
+            return
         if topic is not None and subscribes and topic.must_begin_anew(from_start):
             # A keeper may have no start frontier yet, and lack history that the subscriber wants.
             self._begin_anew(topic, why, from_start=from_start, then=then)
@@ -164,7 +177,7 @@ class Following:
         if then is not None:
             life.on_start += (then,)
         if topic is None:
-            topic = self._open(versions, life, why, from_start=from_start)
+            topic = self._open(versions, life, why, from_start=from_start, place=place)
         elif subscribes and not topic.subscribed:
             if from_start or life.subscribing is None:
                 life.subscribing = self.turn.new_id()
@@ -174,21 +187,54 @@ class Following:
             self._run_on_start(cid)
         self.follow_links(topic)
 
+    def _claim(self, topic: Topic, then: Callable[[], None]) -> None:
+        """The node needs a topic itself that it kept for a stranger; its meta topic too.
+
+        `then` runs once the disk has all that was written before, or has left some out: in that
+        case the node is on its way out of the topic, and `then` waits.
+        """
+        meta = self.topics.get(topic.descriptor.subtopics.get(META, topic.id), topic)
+        claimed = [each for each in dict.fromkeys((topic, meta)) if each.writing.place is not None]
+        for each in claimed:
+            each.writing.claim()
+
+        def synced() -> None:
+            for each in claimed:
+                if self.followed.is_followed(each.id) and self.followed.is_current(each):
+                    each.writing.place = None
+                    self.descriptors.keep(each.versions)
+                    self.turn.persist(OwnTopic(each.id))
+            then()
+
+        self.turn.persist(then=synced)
+
     def _build(
-        self, versions: Versions, reasons: FollowReason, resumed: Resumed | None = None
+        self,
+        versions: Versions,
+        reasons: FollowReason,
+        resumed: Resumed | None = None,
+        place: str | None = None,
     ) -> Topic:
         quiet, at_work = self.followed.quiet, self.followed.at_work
         of_node = (self.context, self.dht, quiet, self, self.handing_in.fencing, at_work)
         is_wanted = bool(reasons & READ)
-        topic = self.context.part(Topic)(versions, *of_node, subscribed=is_wanted, resumed=resumed)
+        topic = self.context.part(Topic)(
+            versions, *of_node, subscribed=is_wanted, resumed=resumed, place=place
+        )
         self.topics[topic.id] = topic
         return topic
 
     def _open(
-        self, versions: Versions, life: Life, why: FollowReason, *, from_start: bool
+        self,
+        versions: Versions,
+        life: Life,
+        why: FollowReason,
+        *,
+        from_start: bool,
+        place: str | None,
     ) -> Topic:
-        self.descriptors.follow(versions)
-        topic = self._build(versions, life.reasons)
+        self.descriptors.follow(versions, for_stranger=place is not None)
+        topic = self._build(versions, life.reasons, place=place)
         self.carrying.mount(topic)
         self.handing_in.follow(topic.id)
         if FollowReason.KEEPER in why:
@@ -311,7 +357,7 @@ class Following:
             again = partial(self._find_meta, topic, tries + 1)
             self.turn.after(self.turn.jitter(delay_s), again)
         elif versions.first.is_meta:
-            self.follow(versions, FollowReason.META)
+            self.follow(versions, FollowReason.META, place=topic.writing.place)
 
     def unfollow(
         self, topic: Topic, then: Callable[[], None] | None = None, *, dropped: FollowReason = OWN
@@ -371,10 +417,10 @@ class Following:
         if self.followed.reasons(meta.id) & ~FollowReason.META:
             meta.overlay.join()
 
-    def _unfollow_meta(self, topic: Topic) -> None:
+    def _unfollow_meta(self, topic: Topic, *, at_once: bool = False) -> None:
         meta = topic.descriptor.subtopics.get(META)
         if meta is not None and not self.carrying.is_named(meta):
-            self.drop_reason(meta, FollowReason.META)
+            self.drop_reason(meta, FollowReason.META, at_once=at_once)
 
     def _unfollow_again(
         self, cid: Cid, dropped: FollowReason, then: Callable[[], None] | None
@@ -385,11 +431,15 @@ class Following:
         elif then is not None:
             then()
 
-    def drop_reason(self, cid: Cid, reason: FollowReason) -> None:
+    def drop_reason(self, cid: Cid, reason: FollowReason, *, at_once: bool = False) -> None:
         """A reason to follow a topic is gone: leave it, unless another one is left."""
         topic = self.topics.get(cid)
-        if topic is not None and reason in self.followed.reasons(cid):
+        if topic is None or reason not in self.followed.reasons(cid):
+            return
+        if topic.writing.place is None:
             self.unfollow(topic, dropped=reason)
+        else:
+            self.stop_keeping(topic, at_once=at_once)
 
     def add_mark(self, cid: Cid, mark: FollowReason) -> None:
         """Remember something of a subscription, on the disk too."""
@@ -447,7 +497,7 @@ class Following:
         self.handing_in.hand_in_missing(topic)
         self._wait_for_own(topic)
         head = self.handing_in.begin(topic)
-        self.turn.persist(*retired, *self._rows(topic.id), *head, then=synced)
+        topic.writing.persist(*retired, *self._rows(topic.id), *head, then=synced)
 
     def loaded(self, topic: Topic, marks: list[MarkState], writes: list[Write]) -> None:
         """More of a subscription's start frontier is known."""
@@ -458,7 +508,7 @@ class Following:
             if topic.subscribed and self.followed.is_current(topic):
                 self.turn.trace(said)
 
-        self.turn.persist(*writes, then=synced)
+        topic.writing.persist(*writes, then=synced)
 
     def _wait_for_own(self, topic: Topic) -> None:
         """In causal order the node's next event follows its last one, which has to come first."""
@@ -502,13 +552,20 @@ class Following:
             forgotten += topic.barrier.forget()
         forgotten += topic.work.loader.forget() + topic.work.flushing.forget()
         marks = sorted(mark for mark in topic.frontier if mark.publisher == self.turn.me)
-        self._forget_later(topic.id, topic.versions.first.root_peer, marks, forgotten)
+        forget = self._forget if topic.writing.place is None else self._forget_kept
+        root = topic.versions.first.root_peer
+        self._forget_later(topic.id, root, marks, forgotten, forget)
 
     def _forget_later(
-        self, cid: Cid, root: PeerId, marks: Iterable[MarkState], forgotten: Iterable[Write]
+        self,
+        cid: Cid,
+        root: PeerId,
+        marks: Iterable[MarkState],
+        forgotten: Iterable[Write],
+        forget: Callable[[Cid, Iterable[Write]], None],
     ) -> None:
         """Forget a topic once a member has, or is sure to get, the node's own events in it."""
-        forget = partial(self._forget, cid)
+        forget = partial(forget, cid)
         self.handing_in.see_own_handed_in(cid, root, marks, forgotten, forget)
 
     def forget_content(
@@ -525,14 +582,32 @@ class Following:
 
         def synced() -> None:
             then()
-            self._forget_later(cid, root, marks, forgotten)
+            self._forget_later(cid, root, marks, forgotten, self._forget)
 
         self.turn.persist(*ended, then=synced)
 
     def _forget(self, cid: Cid, more: Iterable[Write]) -> None:
+        self.turn.persist(DropTopic(cid), *more)
+        self._forgotten(cid)
+
+    def _forget_kept(self, cid: Cid, more: Iterable[Write]) -> None:
+        """Forget what was kept for a stranger, as soon as the disk takes that."""
+        writes = (DropTopic(cid), *more)
+        if not all(isinstance(write, FREEING) for write in writes):
+            self._forget(cid, more)  # Some of it is the node's own.
+            return
+
+        def settled(is_kept: bool) -> None:
+            if is_kept:
+                self._forgotten(cid)
+            else:
+                self.turn.after(FORGET_AGAIN_S, partial(self._forget_kept, cid, writes[1:]))
+
+        self.turn.keep(*writes, then=settled)
+
+    def _forgotten(self, cid: Cid) -> None:
         life = self.followed.life(cid)
         life.step(Step.FORGOTTEN)
-        self.turn.persist(DropTopic(cid), *more)
         for then in life.take_on_forgotten():
             then()
         if life.is_over:
@@ -568,13 +643,24 @@ class Following:
         """Whether the node follows a topic as a keeper alone."""
         return self.followed.reasons(cid) == FollowReason.KEEPER
 
-    def stop_keeping(self, topic: Topic) -> None:
-        """The tree needs this keeper no longer."""
+    def stop_keeping(self, topic: Topic, *, at_once: bool = False) -> None:
+        """The tree needs this keeper no longer, or cannot have it any longer."""
         life = self.followed.life(topic.id)
         life.reasons = NO_REASON
         life.step(Step.UNFOLLOW)
-        self._unfollow_meta(topic)
-        topic.leave()
+        self._unfollow_meta(topic, at_once=at_once)
+        topic.leave(at_once=at_once)
+
+    def found_no_room(self, topic: Topic) -> None:
+        """The disk has no room for a tree: leave it, since the log has a hole now."""
+        place = topic.writing.place
+        if place is not None:
+            self.dht.found_no_room(place)
+        is_meta = FollowReason.META in self.followed.reasons(topic.id)
+        for kept in list(self.carrying.naming(topic.id)) if is_meta else [topic]:
+            if self.is_kept(kept.id) and self.followed.is_current(kept):
+                self.context.counts["keeper_without_room"] += 1
+                self.stop_keeping(kept, at_once=True)
 
     # The disk.
 
@@ -651,9 +737,10 @@ class Following:
         self.followed.life(cid).forget()
         requests = [DropState("request", key) for key in request_keys]
         if versions is None:
-            self._forget(cid, requests)
+            self._forget_kept(cid, requests)
         else:
-            self._forget_later(cid, versions.first.root_peer, marks, requests)
+            root = versions.first.root_peer
+            self._forget_later(cid, root, marks, requests, self._forget_kept)
 
     def _restore_heads(self, rows: Mapping[bytes, bytes]) -> None:
         """Restore the heads that the next event links to; forget those of topics that were left."""

@@ -110,6 +110,9 @@ class Joiners:
             if message.role is Role.VISITOR or not self._ranks_before_joiner(sender, key):
                 self.turn.send(sender, JoinRefused(message.topic, message.attempt, "no member"))
                 return
+            if not self.dht.has_room_for(sender):
+                self.turn.send(sender, JoinRefused(message.topic, message.attempt, "no room"))
+                return
             self.descriptors.find(message.topic, partial(self._keep, sender, message))
 
         self.dht.lookup(key, found)
@@ -135,7 +138,8 @@ class Joiners:
             return
         if message.topic not in self.following.topics and self.following.kept_count() < KEPT_MAX:
             self.counts["keeper"] += 1
-            self.following.follow(versions, FollowReason.KEEPER)
+            place = self.dht.reachability.place_of(joiner)
+            self.following.follow(versions, FollowReason.KEEPER, place=place)
             self._check_later(message.topic)
         topic = self.following.topics.get(message.topic)
         if topic is not None:

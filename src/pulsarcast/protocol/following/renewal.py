@@ -64,7 +64,8 @@ class Renewal:
     def adopt(self, topic: Topic, version: TopicDescriptor) -> None:
         """Adopt a newer version of a followed topic."""
         if topic.adopt_version(version):
-            self.descriptors.save(version)
+            if topic.writing.place is None:
+                self.descriptors.save(version)
             flushed = version.flushed if isinstance(version.flushed, tuple) else ()
             self.context.turn.trace(said_of(version, flushed))
             self.owner.renewed(topic)

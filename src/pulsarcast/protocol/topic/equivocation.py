@@ -116,7 +116,7 @@ class Equivocation:
             self.halt(event, held, certificate)
         if event.publisher not in self._equivocators and len(self._equivocators) < EQUIVOCATORS_MAX:
             self._equivocators[event.publisher] = None
-            self._turn.persist(PutState(StateRow("proof", held, event.block)))
+            self._state.writing.persist(PutState(StateRow("proof", held, event.block)))
             self._confront(event, held)
         if event.publisher == self._turn.me:
             self._own.saw_own_number_twice(event)
@@ -148,7 +148,7 @@ class Equivocation:
                 "certified by sequencers that do not count there", code=Rejection.BAD_CERTIFICATE
             )
         self._state.halted = halted = TwoCertificates(event.sequence.number, held, event.cid)
-        self._turn.persist(
+        self._state.writing.persist(
             PutState(StateRow("proof", held, event.block)),
             PutState(StateRow("certificate", event.cid, certificate)),
             PutState(StateRow("halted", self._state.id, halted.to_bytes())),

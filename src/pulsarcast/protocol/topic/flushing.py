@@ -70,7 +70,7 @@ class Flushing:
         if isinstance(index, tuple) or places == []:
             return
         if index not in self._due:
-            self._turn.persist(PutState(StateRow(TABLE, self._state.id + index, b"")))
+            self._state.writing.persist(PutState(StateRow(TABLE, self._state.id + index, b"")))
         due = self._due.get(index, [])
         self._due[index] = None if due is None or places is None else due + places
         self.go_on()
@@ -101,7 +101,7 @@ class Flushing:
         self._is_reading = False
         if not self._due[index.cid]:
             del self._due[index.cid]
-            self._turn.persist(DropState(TABLE, self._state.id + index.cid))
+            self._state.writing.persist(DropState(TABLE, self._state.id + index.cid))
             self._retirement.drop_retired()
         self.go_on()
 

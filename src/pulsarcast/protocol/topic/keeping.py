@@ -89,7 +89,7 @@ class Keeping:
             if lacking is not None:
                 self._owner.want_version(lacking, event.publisher)
                 return False
-            self._turn.persist(*self._handovers.taken(event))
+            self._state.writing.persist(*self._handovers.taken(event))
         except RemoteError as error:
             self._certificates.pop(event.cid, None)
             self._rejected(event.publisher, error)
@@ -155,7 +155,7 @@ class Keeping:
         self.accept_waiting(event.numbered_by, event.sequence.epoch)
 
     def _take_number(self, event: EventDescriptor) -> None:
-        self._turn.persist(PutMark(self._state.id, self._add(event)))
+        self._state.writing.persist(PutMark(self._state.id, self._add(event)))
 
     def _add(self, event: EventDescriptor) -> MarkState:
         frontier, source = self._frontier, (event.numbered_by, event.sequence.epoch)

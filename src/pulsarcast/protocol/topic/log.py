@@ -23,13 +23,14 @@ from pulsarcast.protocol.store import (
     StateRow,
     Write,
 )
+from pulsarcast.protocol.topic.writing import Writing, WritingOwner
 from pulsarcast.protocol.turn import Turn
 
 PAGE = 128
 """Bounds the events of the log that one query reads."""
 
 
-class LogOwner(Protocol):
+class LogOwner(WritingOwner, Protocol):
     """Asked of the topic that the log belongs to."""
 
     def newest_loaded(self) -> None:
@@ -58,6 +59,7 @@ class TopicLog:
         "subscribed",
         "unsynced",
         "unsynced_bytes",
+        "writing",
     )
 
     def __init__(
@@ -69,6 +71,7 @@ class TopicLog:
         newest: int = 0,
         cursor: int = 0,
         subscribed: bool,
+        place: str | None = None,
     ) -> None:
         self.subscribed = subscribed
         """Whether an application wants the events."""
@@ -86,6 +89,7 @@ class TopicLog:
         self._topic = topic
         self._turn = turn
         self._owner = owner
+        self.writing = Writing(turn, owner, place)
         self._synced = newest
         self._pending: dict[int, tuple[PeerId, int, int]] = {}
         """By index: the numbers that are on their way to the disk."""
@@ -134,7 +138,8 @@ class TopicLog:
             then(index)
 
         kept = PutEvent(index, event, mark, self._turn.wall_us, asked_for, certificate)
-        self._turn.persist(kept, *more, then=synced)
+        is_own = event.publisher == self._turn.me
+        self.writing.persist(kept, *more, own=is_own, then=synced)
 
     @property
     def synced(self) -> int:
@@ -153,7 +158,7 @@ class TopicLog:
         self, event: EventDescriptor, mark: MarkState, certificate: bytes
     ) -> None:
         """Keep an event that is not delivered: peers that lack its number fetch it from here."""
-        self._turn.persist(PutEvent(0, event, mark, self._turn.wall_us, True, certificate))
+        self.writing.persist(PutEvent(0, event, mark, self._turn.wall_us, True, certificate))
 
     def deliver(self, index: int, event: EventDescriptor, hops: int) -> None:
         """An event is synced: give it to the application, unless the replay will deliver it."""

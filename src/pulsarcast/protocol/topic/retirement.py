@@ -112,7 +112,7 @@ class Retirement:
             if version.flushed == index:
                 self._turn.trace(said_of(version, page))
         changed = [PutMark(self._topic, self._retire_mark(*mark)) for mark in marks]
-        self._turn.persist(*changed)
+        self._state.writing.persist(*changed)
         for mark in marks:
             self._keeping.accept_waiting(mark.publisher, mark.epoch)
 
@@ -120,7 +120,8 @@ class Retirement:
         """Events up to a number are gone for good: they count as delivered."""
         if self._frontier.missing_at(publisher, epoch) is not None:
             return
-        self._turn.persist(PutMark(self._topic, self._retire_mark(publisher, epoch, number)))
+        mark = self._retire_mark(publisher, epoch, number)
+        self._state.writing.persist(PutMark(self._topic, mark))
         if self._versions.current.delivery_order is not DeliveryOrder.NONE:
             self._keeping.accept_waiting(publisher, epoch)
 
@@ -160,7 +161,7 @@ class Retirement:
                     break
                 last = index
             if last:
-                self._turn.persist(DropEvents(self._topic, last))
+                self._state.writing.persist(DropEvents(self._topic, last))
             if page.events and last == page.events[-1][0]:
                 self.drop_retired(last + 1)
 
@@ -188,7 +189,7 @@ class Retirement:
             self._retire_mark(publisher, epoch, min(number, self._frontier.high(publisher, epoch)))
             for publisher, epoch, number in oldest.floors
         ]
-        self._turn.persist(
+        self._state.writing.persist(
             DropEvents(self._topic, oldest.index), *(PutMark(self._topic, mark) for mark in marks)
         )
 

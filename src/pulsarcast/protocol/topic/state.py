@@ -53,6 +53,7 @@ class TopicState:
         "requests",
         "started",
         "versions",
+        "writing",
     )
 
     def __init__(
@@ -63,6 +64,7 @@ class TopicState:
         self.versions = versions
         self.is_sequenced = versions.first.is_sequenced
         self.log = log
+        self.writing = log.writing
         self.started = frontier is not None
         """Whether the start frontier is known, so that events beyond it are due."""
         self.ended = False

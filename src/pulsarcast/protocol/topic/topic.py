@@ -74,6 +74,9 @@ class TopicOwner(Protocol):
     def want_version(self, topic: "Topic", version: Cid, sender: PeerId) -> None:
         """An event names a version that the node does not know."""
 
+    def found_no_room(self, topic: "Topic") -> None:
+        """The disk has left out what the node keeps of the topic for a stranger."""
+
 
 class OwnNumberings(OwnEvents, Protocol):
     """Asked of the part that keeps the node's own numberings."""
@@ -120,6 +123,7 @@ class Topic:
         "state",
         "turn",
         "versions",
+        "writing",
     )
 
     def __init__(
@@ -134,6 +138,7 @@ class Topic:
         *,
         subscribed: bool,
         resumed: Resumed | None = None,
+        place: str | None = None,
     ) -> None:
         frontier, log_index, cursor, roots, flushes = resumed or Resumed(None, 0, 0)
         self.versions = versions
@@ -146,8 +151,15 @@ class Topic:
         self.own = own
         self.at_work = at_work
         self.log = TopicLog(
-            self.id, self.turn, self, newest=log_index, cursor=cursor, subscribed=subscribed
+            self.id,
+            self.turn,
+            self,
+            newest=log_index,
+            cursor=cursor,
+            subscribed=subscribed,
+            place=place,
         )
+        self.writing = self.log.writing
         self.state = state = TopicState(context, versions, self.log, frontier)
         self.is_sequenced = state.is_sequenced
         self.frontier = state.frontier
@@ -241,6 +253,10 @@ class Topic:
         if not self.is_behind_its_log:
             self.owner.resumed(self)
 
+    def found_no_room(self) -> None:
+        """The disk has left out what the topic keeps for a stranger."""
+        self.owner.found_no_room(self)
+
     def replayed(self) -> None:
         """The application has been given all events of the log."""
         if self.causal is not None and (self.log.is_newest_loaded or self.is_ready):
@@ -286,9 +302,12 @@ class Topic:
         self.unpark(version.cid)
         return True
 
-    def leave(self) -> None:
-        """Begin to leave the overlay, handing children over; `overlay_left` follows."""
-        self.overlay.leave()
+    def leave(self, *, at_once: bool = False) -> None:
+        """Begin to leave the overlay, handing children over; `overlay_left` follows.
+
+        At once: the node takes nothing in any more, and the neighbours are told.
+        """
+        self.overlay.leave(at_once=at_once)
 
     def overlay_left(self) -> None:
         """The node is out of the overlay: stop all timers."""
@@ -374,7 +393,8 @@ class Topic:
         self.state.started = True
         self.work.retirement.begin()
         marks = self.frontier.marks()
-        self.turn.persist(*(PutMark(self.id, mark) for mark in marks), *self.work.loader.moved())
+        rows = self.work.loader.moved()
+        self.writing.persist(*(PutMark(self.id, mark) for mark in marks), *rows)
         self.work.flushing.start_loaded(marks)
         self.owner.started(self)
         self.overlay.let_in()
@@ -585,6 +605,11 @@ class Topic:
         shown = self.work.comparing.consider(sender, message, self.turn.now)
         self._compare(sender, shown.marks, patience_s=shown.patience_s)
         if message.answer:
+            self.writing.when_written(partial(self._answer_page, sender, message))
+
+    def _answer_page(self, sender: PeerId, message: FrontierPage) -> None:
+        """Show a peer what the node holds, and so will give to others."""
+        if not self.state.ended:
             self.work.sharing.answer(sender, message, known=self.work.comparing.knows(sender))
 
     def _compare(self, sender: PeerId, marks: Iterable[MarkState], *, patience_s: float) -> None:

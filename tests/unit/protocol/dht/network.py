@@ -19,7 +19,7 @@ from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.effects import Know, Load, Persist, Send, SetTimer
 from pulsarcast.protocol.messages import Contact, DhtMessage
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import Block, Keys, LoadBlock, LoadKeys, PutBlock, Query, Write
+from pulsarcast.protocol.store import AnyWrite, Block, Keys, LoadBlock, LoadKeys, PutBlock, Query
 from pulsarcast.protocol.turn import Turn
 from pulsarcast.storage.memory import MemoryStore
 
@@ -145,7 +145,7 @@ class Node:
     def _load(self, token: int, query: Query) -> None:
         self.turn.loaded(token, self.disk.answer(query))
 
-    def _sync(self, token: int, writes: tuple[Write, ...]) -> None:
+    def _sync(self, token: int, writes: tuple[AnyWrite, ...]) -> None:
         self.turn.persisted(token, self.disk.apply(writes))
 
     def lose(self, peer: PeerId) -> None:

@@ -16,7 +16,7 @@ from pulsarcast.protocol.dht.routing import RoutingTable
 from pulsarcast.protocol.effects import Effect, Persist, Send, SetTimer
 from pulsarcast.protocol.messages import Contact, DhtMessage, Message
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import Keep, OwnWrite, PutBlock, Write
+from pulsarcast.protocol.store import AnyWrite, Keep, PutBlock, Write
 from pulsarcast.protocol.turn import Turn
 from tests.support.people import ALICE, peer
 from tests.support.writes import flat
@@ -87,9 +87,9 @@ class Parts:
         (timer,) = [each for each in self.effects() if isinstance(each, SetTimer)]
         return timer
 
-    def sync(self, without: Collection[Cid] = ()) -> list[OwnWrite]:
+    def sync(self, without: Collection[Cid] = ()) -> list[Write]:
         """The disk has written everything but these blocks of strangers; returns what it should."""
-        found: list[OwnWrite] = []
+        found: list[Write] = []
         for token, writes in self.persists():
             left_out = [
                 keep.token
@@ -106,7 +106,7 @@ class Parts:
         for token, writes in self.persists():
             self.turn.persisted(token, [each.token for each in writes if isinstance(each, Keep)])
 
-    def persists(self) -> list[tuple[int, tuple[Write, ...]]]:
+    def persists(self) -> list[tuple[int, tuple[AnyWrite, ...]]]:
         """What was to be written since the last look, and the tokens of that; the rest stays."""
         effects = self.effects()
         self.turn.effects = [each for each in effects if not isinstance(each, Persist)]

@@ -40,12 +40,14 @@ class Kept:
         self.is_stopping = False
         self.count = 0
         self.asked: list[tuple[Cid, FollowReason]] = []
+        self.places: list[str] = []
 
     def kept_count(self) -> int:
         return self.count
 
-    def follow(self, versions: Versions, why: FollowReason) -> None:
+    def follow(self, versions: Versions, why: FollowReason, *, place: str) -> None:
         self.asked.append((versions.first.cid, why))
+        self.places.append(place)
 
 
 class Door:
@@ -89,6 +91,23 @@ def test_a_node_keeps_the_tree_where_no_peer_is_closer() -> None:
     door.look_up(JOINER)
     assert door.core.sent() == []
     assert door.kept.asked == [(TOPIC.cid, FollowReason.KEEPER)]
+
+
+def test_a_tree_is_kept_at_the_cost_of_the_joiners_place() -> None:
+    door = Door()
+    door.core.network.reachability.up(PeerUp(Contact(JOINER), "192.0.2.0/24"))
+    door.knock()
+    door.look_up(JOINER)
+    assert door.kept.places == ["192.0.2.0/24"]
+
+
+def test_a_node_keeps_no_tree_for_a_place_without_room_and_says_so() -> None:
+    door = Door()
+    door.core.network.full.append(JOINER)
+    door.knock()
+    door.look_up(JOINER)
+    assert door.core.sent() == [(JOINER, JoinRefused(TOPIC.cid, 3, "no room"))]
+    assert door.kept.asked == []
 
 
 def test_a_node_keeps_no_tree_for_a_joiner_that_ranks_before_it() -> None:

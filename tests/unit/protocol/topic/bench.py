@@ -13,7 +13,7 @@ from pulsarcast.protocol.dissemination.overlay import Conversation, Link, Overla
 from pulsarcast.protocol.effects import Effect, Persist, Send
 from pulsarcast.protocol.messages import EventMessage, Message
 from pulsarcast.protocol.parameters import Parameters
-from pulsarcast.protocol.store import Write
+from pulsarcast.protocol.store import AnyWrite
 from pulsarcast.protocol.topic.frontier import Frontier
 from pulsarcast.protocol.topic.log import TopicLog
 from pulsarcast.protocol.topic.sharing import Sharing
@@ -127,7 +127,7 @@ class Bench:
         """What was sent since the last look."""
         return [(each.peer, each.message) for each in self.effects() if isinstance(each, Send)]
 
-    def sync(self) -> list[Write]:
+    def sync(self) -> list[AnyWrite]:
         """The disk has written everything; returns what."""
         persists = [each for each in self.effects() if isinstance(each, Persist)]
         for each in persists:
