@@ -6,6 +6,7 @@ Waiting is measured in the processor time of the node: what else the machine doe
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -22,7 +23,7 @@ from pulsarcast.network.link import Link
 from pulsarcast.protocol.messages import EventMessage, FindPeers, Join, Role
 from pulsarcast.wire.codec import encode
 from pulsarcast.wire.framing import write_frames
-from tests.attacks.victim import Caller, Victim, address, dial, victim
+from tests.attacks.victim import Caller, Victim, address, become_child, dial, victim
 
 COUNT = 16
 WAIT_S = 0.010
@@ -74,13 +75,15 @@ def questions() -> Iterator[bytes]:
 FLOODS = {"forged events": forged, "joins": joins, "questions": questions}
 
 
-async def flood(attacked: Victim, source: str, make: Callable[[], Iterator[bytes]]) -> None:
+async def flood(
+    attacked: Victim, source: str, make: Callable[[], Iterator[bytes]], *, as_child: bool
+) -> None:
     """Send as fast as the victim takes it; come back, as somebody else, where it hangs up."""
     frames = make()
     piece = write_frames([next(frames) for _ in range(200)])
     while True:
         try:
-            link = await dial(attacked, source)
+            link = await (become_child if as_child else dial)(attacked, source)
         except DialError:
             await trio.sleep(0.1)
             continue
@@ -102,9 +105,11 @@ async def _read(link: Link) -> None:
         link.close()
 
 
-@pytest.mark.parametrize("prefixes", [1, COUNT])
+@pytest.mark.parametrize(("prefixes", "as_child"), [(1, False), (COUNT, False), (COUNT, True)])
 @pytest.mark.parametrize("kind", FLOODS)
-def test_a_flood_keeps_no_honest_peer_waiting(tmp_path: Path, kind: str, prefixes: int) -> None:
+def test_a_flood_keeps_no_honest_peer_waiting(
+    tmp_path: Path, kind: str, prefixes: int, *, as_child: bool
+) -> None:
     """112 ms by forged events, 190 by joins. The forger loses its connection besides."""
 
     async def scene() -> None:
@@ -113,7 +118,8 @@ def test_a_flood_keeps_no_honest_peer_waiting(tmp_path: Path, kind: str, prefixe
             nursery.start_soon(caller.run)
             for number in range(COUNT):
                 source = address(number % prefixes)
-                nursery.start_soon(flood, attacked, source, FLOODS[kind])
+                one = partial(flood, attacked, source, FLOODS[kind], as_child=as_child)
+                nursery.start_soon(one)
             await trio.sleep(2)
             await attacked.passes_s()
             await trio.sleep(5)

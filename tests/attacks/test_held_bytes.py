@@ -20,7 +20,7 @@ from pulsarcast.protocol.messages import FindBlock, Range, StoreBlocks
 from pulsarcast.wire.codec import encode
 from pulsarcast.wire.framing import frame_length, write_frames
 from pulsarcast.wire.lanes import Lanes
-from tests.attacks.victim import Caller, Victim, address, dial, keep, say, victim
+from tests.attacks.victim import Caller, Victim, address, become_child, dial, keep, say, victim
 
 COUNT = 64
 ABOVE_BASE_BYTES = 64 * 2**20
@@ -107,9 +107,10 @@ def test_parts_that_are_never_whole(tmp_path: Path, prefixes: int) -> None:
     play(scene)
 
 
-@PREFIXES
-def test_readers_that_take_nothing(tmp_path: Path, prefixes: int) -> None:
-    """Each pinned 8.6 MB for 344 bytes."""
+@pytest.mark.parametrize(("prefixes", "as_child"), [(1, False), (COUNT, False), (COUNT, True)])
+def test_readers_that_take_nothing(tmp_path: Path, prefixes: int, *, as_child: bool) -> None:
+    """Each pinned 8.6 MB for 344 bytes; what is a child of the node's could pin 24."""
+    come = become_child if as_child else dial
 
     async def scene() -> None:
         async with watched(tmp_path / "victim") as attacked, trio.open_nursery() as nursery:
@@ -120,7 +121,7 @@ def test_readers_that_take_nothing(tmp_path: Path, prefixes: int) -> None:
                 say(giver, StoreBlocks(2, (block,), if_closest=False))
             await sent([giver])
             cids = [cid_of(block) for block in blocks]
-            links = [await dial(attacked, address(number % prefixes)) for number in range(COUNT)]
+            links = [await come(attacked, address(number % prefixes)) for number in range(COUNT)]
             async with trio.open_nursery() as readers:
                 for link in links:
                     readers.start_soon(keep, link)

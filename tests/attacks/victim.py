@@ -17,11 +17,13 @@ import trio
 
 from pulsarcast.model.errors import RemoteError
 from pulsarcast.model.identity import Identity
+from pulsarcast.model.ids import parse_cid
+from pulsarcast.model.reach import Reach
 from pulsarcast.network.addresses import parse_contact
 from pulsarcast.network.host import Host
 from pulsarcast.network.link import Link
 from pulsarcast.network.node import Node
-from pulsarcast.protocol.messages import FindPeers, Message, Peers
+from pulsarcast.protocol.messages import FindPeers, Join, Message, Peers, Role
 from pulsarcast.wire.codec import decode, encode
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, encode_hello
@@ -34,9 +36,11 @@ _SEEDS = count(1)
 class Victim:
     """The process, and what it takes."""
 
-    def __init__(self, process: trio.Process, address: str) -> None:
+    def __init__(self, process: trio.Process, address: str, topic: str) -> None:
         self._process = process
         self.contact = parse_contact(address)
+        self.topic = parse_cid(topic)
+        """A topic whose root it is."""
         host, port = self.contact.addresses[0].split("/")[2::2]
         self.socket = (host, int(port))
 
@@ -68,7 +72,8 @@ async def victim(home: Path, files_max: int = 4096) -> AsyncIterator[Victim]:
     assert process.stdout is not None
     try:
         with trio.fail_after(120):
-            yield Victim(process, (await process.stdout.receive_some()).decode().strip())
+            said = await process.stdout.receive_some()
+            yield Victim(process, *said.decode().split())
     finally:
         process.kill()
         with trio.CancelScope(shield=True):
@@ -86,13 +91,23 @@ def stranger(source: str) -> Host:
     return Host(Identity.from_seed(next(_SEEDS).to_bytes(32, "big")), dial_from=source)
 
 
-async def dial(attacked: Victim, source: str, *, says_hello: bool = True) -> Link:
+async def dial(
+    attacked: Victim, source: str, *, says_hello: bool = True, reach: Reach = Reach.UNKNOWN
+) -> Link:
     """A connection to the victim, nobody reads what comes."""
     link = await stranger(source).dial(attacked.contact.peer, attacked.contact.addresses)
     if says_hello:
-        hello = Hello("main", (2,), instance=os.urandom(8))
+        hello = Hello("main", (2,), instance=os.urandom(8), reach=reach)
         link.send(write_frames([encode_hello(hello)]))
         link.flush()
+    return link
+
+
+async def become_child(attacked: Victim, source: str) -> Link:
+    """The same of a child of the victim in its topic: it takes in 64 that nobody can dial."""
+    link = await dial(attacked, source, reach=Reach.PRIVATE)
+    root = attacked.contact.peer
+    say(link, Join(attacked.topic, 1, Role.MEMBER, root, handed_down=False, fresh=True))
     return link
 
 
@@ -164,8 +179,10 @@ async def serve(home: str, files_max: int, passes: Passes) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, hard))
     async with Node.open(home, listen=["/ip4/127.0.0.1/tcp/0"], trace_level=None) as node:
+        topic = (await node.create_topic("t")).id
+        await node.subscribe(topic)
         with trio.open_signal_receiver(signal.SIGUSR1) as asked, trio.move_on_after(150):
-            _say(node.addresses[0])
+            _say(node.addresses[0], topic)
             async for _ in asked:
                 _say(*(f"{each:.6f}" for each in passes.took_s))
                 passes.took_s.clear()

@@ -244,6 +244,7 @@ class Driver:
         """Set where there is something left to do."""
         self._at_rest = trio.Event()
         """Set where there is not."""
+        self._events_kept = 0
         self._messages_in = 0
         self._messages_out = 0
         self.publications = 0
@@ -422,8 +423,9 @@ class Driver:
 
     # What the neighbours report.
 
-    def received(self, peer: PeerId, frames: list[bytes]) -> None:
-        """A peer said something."""
+    def received(self, peer: PeerId, frames: list[bytes]) -> bool:
+        """A peer said something; whether there was an event among it that the node lacked."""
+        before = self._events_kept
         self._gathered_bytes += sum(map(len, frames))
         for frame in frames:
             try:
@@ -450,6 +452,7 @@ class Driver:
             if isinstance(message, DialAnswer):
                 self._renew_addresses()
                 self.relays.look()
+        return self._events_kept > before
 
     def up(self, contact: Contact, link: Link, reach: Reach, said: Hello) -> None:
         """A peer can be spoken to."""
@@ -470,9 +473,13 @@ class Driver:
         return link.relay is None and is_near(host_of(link.remote_address), self._interfaces)
 
     def relied_on(self) -> frozenset[PeerId]:
-        """The peers that topics rely on, and those that the operator named."""
+        """The peers that serve topics of the node, and those that the operator named."""
         named = (contact.peer for contact in self.core.dht.bootstrap)
-        return frozenset((*self.core.watched(), *named))
+        return frozenset((*self.core.relied_on(), *named))
+
+    def served(self) -> frozenset[PeerId]:
+        """The neighbours in topics."""
+        return frozenset(self.core.neighbours())
 
     def unreachable(self, peer: PeerId, reason: str) -> None:
         """A peer cannot be reached: say so once."""
@@ -545,6 +552,7 @@ class Driver:
                 self.disk.persist(effect)
                 for write in effect.writes:
                     if type(write) is PutEvent:  # The node made the event, or has verified it.
+                        self._events_kept += 1
                         self._verification.know(write.event)
             elif isinstance(effect, Deliver):
                 self._deliveries += 1

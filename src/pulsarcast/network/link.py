@@ -182,6 +182,11 @@ class Link:
         return self._reader.pending_bytes + self._joiner.held_bytes
 
     @property
+    def pinned_bytes(self) -> int:
+        """What the peer makes the node hold: not what the node sends of its own accord."""
+        return self.held_bytes + self.queued_bytes - self._lanes.pushed_bytes
+
+    @property
     def is_open(self) -> bool:
         """Whether the connection has not ended."""
         return not self._closed

@@ -23,8 +23,11 @@ HUNG_UP: Final = "it hung up: it is of another network or another version, or ha
 class Listener(Protocol):
     """Whoever is told what neighbours do: the driver."""
 
-    def received(self, peer: PeerId, frames: list[bytes]) -> None:
-        """A peer said something; RemoteError ends the connection."""
+    def received(self, peer: PeerId, frames: list[bytes]) -> bool:
+        """A peer said something; whether there was an event among it that the node lacked.
+
+        RemoteError ends the connection.
+        """
 
     def up(self, contact: Contact, link: Link, reach: Reach, said: Hello) -> None:
         """A peer can be spoken to; the node has said a Hello to it that may be old by now."""
@@ -33,7 +36,10 @@ class Listener(Protocol):
         """Whether a peer is in a network that this machine is plugged into."""
 
     def relied_on(self) -> Container[PeerId]:
-        """The peers whose connections are kept, whoever else wants room."""
+        """The peers that serve the node: their connections are kept, whoever else wants room."""
+
+    def served(self) -> Container[PeerId]:
+        """The neighbours in topics, which the node may serve, and not they it."""
 
     def unreachable(self, peer: PeerId, reason: str) -> None:
         """A peer cannot be reached, for a reason that is new."""

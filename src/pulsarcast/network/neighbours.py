@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 import trio
@@ -32,21 +32,8 @@ from pulsarcast.network.link import Link
 from pulsarcast.network.multiaddrs import Relay, scope_of
 from pulsarcast.network.neighbour import Connection, Listener, Neighbour, Refused, Topic
 from pulsarcast.network.replacing import REPLACES, Replacing
-from pulsarcast.network.resources import (
-    EVICTED_AT_ONCE,
-    HELD_BYTES_MAX,
-    HELLO_GRACE_S,
-    NOTED_BYTES,
-    SHORT_TURN_S,
-    SLICE_FRAMES,
-    STRANGERS_BYTES_MAX,
-    TURN_S,
-    Claim,
-    Why,
-    Worth,
-    cheapest,
-    heaviest,
-)
+from pulsarcast.network.resources import NOTED_BYTES, SHORT_TURN_S, SLICE_FRAMES, TURN_S, Why
+from pulsarcast.network.room import Holder, Room
 from pulsarcast.network.streams import Service, Stream
 from pulsarcast.protocol.messages import Contact
 from pulsarcast.wire.framing import write_frames
@@ -66,8 +53,6 @@ KEPT_MAX: Final = 512
 connections, since the other half is for peers that use theirs."""
 KEPT_PRIVATE_MAX: Final = 16
 """Idle connections that a node keeps which is not public itself: more would fill public nodes."""
-RELIED_ON_S: Final = 1.0
-"""How often the node looks on which peers it relies, to share its time."""
 RECENT_S: Final = 5.0
 """Where a peer hangs up this soon after we said something, that may be lost."""
 
@@ -99,8 +84,7 @@ class Neighbours:
         self._dirty: dict[PeerId, Link] = {}
         self._refused: dict[PeerId, Refused] = {}
         self._links: dict[Link, Connection] = {}
-        self._heavy: dict[Link, None] = {}
-        """Those that were seen to hold much."""
+        self._room = Room(listener, book, self._neighbours, self._links)
         self.guests = Guests()
         self._dials = Dials()
         self._relayed_dials = trio.CapacityLimiter(DIALS_MAX)
@@ -115,8 +99,6 @@ class Neighbours:
         """Set, and replaced, when a dial has come to something or to nothing."""
         self.ready = trio.Event()
         """Set once peers can be dialled."""
-        self._relied_on: Container[PeerId] = ()
-        self._relied_on_s = -math.inf
         self._nursery: trio.Nursery | None = None
         self._bytes_in = 0
         self._bytes_out = 0
@@ -152,8 +134,8 @@ class Neighbours:
             neighbour.is_full = True
             self._await_room(neighbour)
             self._listener.filled(peer)
-        if queued > NOTED_BYTES and connection is not None:
-            self._weigh(connection.link)
+        if queued > NOTED_BYTES:
+            self._weigh(neighbour if connection is None else connection.link)
         if queued > QUEUE_BYTES_MAX:
             # It takes in nothing: it will catch up by history.
             self._give_up(neighbour)
@@ -403,6 +385,7 @@ class Neighbours:
     def _give_up(self, neighbour: Neighbour) -> None:
         if self._neighbours.get(neighbour.peer) is neighbour:
             del self._neighbours[neighbour.peer]
+            self._room.forget(neighbour)
             self._end(neighbour)
             self._listener.lost(neighbour.peer)
             self._say_moved()
@@ -417,7 +400,8 @@ class Neighbours:
         link = connection.link
         self._links[link] = connection
         if len(self._links) > self.host.resources.connections_max:
-            self._make_room(link)
+            for each in self._room.to_close_for(link):
+                self._cut_off(each, Why.CONNECTIONS)
         assert self._nursery is not None
         self._nursery.start_soon(self._expect_hello, connection)
 
@@ -438,16 +422,17 @@ class Neighbours:
                 frames = frames[1:]
                 self._introduce(connection)
             neighbour = self._neighbours.get(link.peer)
+            is_useful = False
             if neighbour is not None and connection in (neighbour.connection, neighbour.leaving):
                 neighbour.heard_s = trio.current_time()
                 if neighbour.leaving in (None, connection):
-                    rest = self._received(link, frames, began_s)
+                    rest, is_useful = self._received(link, frames, began_s)
                 else:
                     connection.held += frames
             # Nobody may speak before it has our Hello; what comes over any other link is not heard.
             self._listener.gather()
             took_s = time.perf_counter() - began_s
-            if took_s >= SHORT_TURN_S and not self._is_relied_on(link.peer):
+            if took_s >= SHORT_TURN_S and not (is_useful or self._room.is_relied_on(link.peer)):
                 link.took_s = took_s
             return rest
 
@@ -460,7 +445,7 @@ class Neighbours:
             link.close()
             connection.patience.cancel()
             self._links.pop(link, None)
-            self._heavy.pop(link, None)
+            self._room.forget(link)
             self.guests.forget(link)
             if link.relay is None:
                 self._bytes_in += link.bytes_in
@@ -499,23 +484,25 @@ class Neighbours:
 
     # Room, and time.
 
-    def _received(self, link: Link, frames: list[bytes], began_s: float) -> list[bytes] | None:
-        """Hand over what a peer said; a stranger's as long as its turn is, the rest comes back."""
-        for at in range(0, len(frames), SLICE_FRAMES):
-            self._listener.received(link.peer, frames[at : at + SLICE_FRAMES])
-            if not link.is_open:
-                return None
-            is_over = time.perf_counter() - began_s > TURN_S
-            if is_over and not self._is_relied_on(link.peer):
-                return frames[at + SLICE_FRAMES :]
-        return None
+    def _received(
+        self, link: Link, frames: list[bytes], began_s: float
+    ) -> tuple[list[bytes] | None, bool]:
+        """Hand over what a peer said, as long as its turn is; what is left comes back.
 
-    def _is_relied_on(self, peer: PeerId) -> bool:
-        """Whether the node relied on a peer a moment ago: finding out takes a while."""
-        now_s = trio.current_time()
-        if now_s > self._relied_on_s + RELIED_ON_S:
-            self._relied_on, self._relied_on_s = self._listener.relied_on(), now_s
-        return peer in self._relied_on
+        Also whether the last of it was news: that takes nothing of the peer's time, since honest
+        children bring much of it.
+        """
+        is_news = False
+        for at in range(0, len(frames), SLICE_FRAMES):
+            is_news = self._listener.received(link.peer, frames[at : at + SLICE_FRAMES])
+            if not link.is_open:
+                break
+            now_s = time.perf_counter()
+            if is_news:
+                began_s = now_s
+            elif now_s - began_s > TURN_S and not self._room.is_relied_on(link.peer):
+                return frames[at + SLICE_FRAMES :], is_news
+        return None, is_news
 
     def blame(self, peer: PeerId) -> None:
         """A peer made a fault that no honest one makes: too many cost it its connection."""
@@ -524,58 +511,19 @@ class Neighbours:
             self.host.resources.handshakes.watch(link.place)
             self._cut_off(link, Why.FAULTS)
 
-    def _make_room(self, newcomer: Link) -> None:
-        """Close the connections that are cheapest to lose; if there are none, the newcomer."""
-        relied_on = self._listener.relied_on()
-        claims = {
-            link: self._claim(connection, relied_on)
-            for link, connection in self._links.items()
-            if link is not newcomer
-        }
-        chosen = cheapest(claims, EVICTED_AT_ONCE)
-        if not chosen and not newcomer.dialled:
-            chosen = [newcomer]
-        for link in chosen:
-            self._cut_off(link, Why.CONNECTIONS)
-
-    def _claim(self, connection: Connection, relied_on: Container[PeerId]) -> Claim:
-        link = connection.link
-        neighbour = self._neighbours.get(link.peer)
-        is_used = neighbour is not None and neighbour.connection is connection
-        used_s = link.opened_s
-        if neighbour is not None and is_used:
-            used_s = max(used_s, neighbour.said_s, neighbour.heard_s)
-        if is_used and link.peer in relied_on:
-            worth = Worth.RELIED_ON
-        elif link.dialled or link.is_held:
-            worth = Worth.DIALLED
-        elif connection.hello is None and trio.current_time() > link.opened_s + HELLO_GRACE_S:
-            worth = Worth.SILENT
-        else:
-            worth = Worth.STRANGER
-        return Claim(worth, used_s, link.place)
-
-    def _weigh(self, link: Link) -> None:
-        """A connection holds much: drop what is cheapest to lose where all hold too much."""
-        self._heavy[link] = None
-        held = {each: each.held_bytes + each.queued_bytes for each in self._heavy if each.is_open}
-        held = {each: size for each, size in held.items() if size > NOTED_BYTES}
-        self._heavy = dict.fromkeys(held)
-        if sum(held.values()) <= STRANGERS_BYTES_MAX:
-            return
-        relied_on = self._listener.relied_on()
-        strange = {each: size for each, size in held.items() if each.peer not in relied_on}
-        for some, bytes_max in ((strange, STRANGERS_BYTES_MAX), (held, HELD_BYTES_MAX)):
-            while sum(some.values()) > bytes_max:
-                chosen = heaviest(some, attrgetter("place"))
-                del some[chosen]
-                held.pop(chosen, None)
-                self._cut_off(chosen, Why.BYTES)
+    def _weigh(self, holder: Holder) -> None:
+        """A connection, or a peer that is being dialled, holds much: make room if need be."""
+        for each in self._room.to_drop(holder):
+            if isinstance(each, Link):
+                self._cut_off(each, Why.BYTES)
+            else:
+                self.host.resources.cut_off[Why.BYTES] += 1
+                self._give_up(each)
 
     def _cut_off(self, link: Link, why: Why) -> None:
         """Close a connection for want of room."""
         self.host.resources.cut_off[why] += 1
-        self._heavy.pop(link, None)
+        self._room.forget(link)
         link.close(goodbye=True)
 
     # What neighbours and guests may ask.

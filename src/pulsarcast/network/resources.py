@@ -36,6 +36,9 @@ NOTED_BYTES: Final = 128 * 1024
 STRANGERS_BYTES_MAX: Final = 16 * 1024 * 1024
 """What peers that the node does not rely on may have it hold: frames of theirs that are not whole,
 and answers that they do not take. Four of the largest frames."""
+CHILDREN_BYTES_MAX: Final = 24 * 1024 * 1024
+"""The same for those that the node serves in topics, since any stranger can become one: what a
+dozen of them ask for at most while they recover over narrow lines."""
 HELD_BYTES_MAX: Final = 256 * 1024 * 1024
 """The same for all peers together: thirty neighbours that are full (`FULL_BYTES`)."""
 
@@ -66,8 +69,10 @@ class Worth(enum.IntEnum):
     """Its peer dialled the node."""
     DIALLED = 2
     """The node dialled its peer, or holds it for a service."""
-    RELIED_ON = 3
-    """Topics of the node rely on its peer, or the operator named it: it is never closed to make
+    SERVED = 3
+    """Its peer is a neighbour in a topic: topics have room for few of these."""
+    RELIED_ON = 4
+    """Its peer serves the node in a topic, or the operator named it: it is never closed to make
     room."""
 
 
@@ -94,7 +99,7 @@ Each = TypeVar("Each")
 def cheapest(claims: Mapping[Each, Claim], count: int) -> list[Each]:
     """Whom to close: the least worth, of the most crowded place, that was used longest ago."""
     chosen: list[Each] = []
-    for worth in (Worth.SILENT, Worth.STRANGER, Worth.DIALLED):
+    for worth in (each for each in Worth if each is not Worth.RELIED_ON):
         places: dict[str, list[Each]] = {}
         for each, claim in sorted(claims.items(), key=_newest_first):
             if claim.worth is worth:

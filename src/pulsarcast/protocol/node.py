@@ -509,6 +509,23 @@ class Node:
         watched += self.outbox.watched()
         return watched
 
+    def relied_on(self) -> Iterable[PeerId]:
+        """The peers that serve the node's topics, but for those that sleep.
+
+        Not its children, which it serves: any stranger can become one.
+        """
+        for cid in self.quiet.awake:
+            topic = self.topics[cid]
+            if topic.overlay.upstream is not None:
+                yield topic.overlay.upstream
+            yield from topic.heartbeat.lazy
+        yield from self.outbox.watched()
+
+    def neighbours(self) -> Iterable[PeerId]:
+        """The neighbours in the node's topics, but for those that sleep."""
+        for cid in self.quiet.awake:
+            yield from self.topics[cid].overlay.links
+
     def watched_asleep(self) -> Iterable[PeerId]:
         """The peers that the node's sleeping topics rely on."""
         return self.quiet.watched()

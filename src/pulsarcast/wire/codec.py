@@ -96,6 +96,13 @@ for _name, _kind in KINDS.items():
     BOUNDS[pb.Frame.DESCRIPTOR.fields_by_name[_name].number] = _bounds
 
 
+def number_of(kind: type[Message]) -> int:
+    """The number of a kind's field of Frame."""
+    name = next(name for name, each in KINDS.items() if each is kind)
+    number: int = pb.Frame.DESCRIPTOR.fields_by_name[name].number
+    return number
+
+
 def encode(message: Message) -> bytes:
     """One message as one frame, without its length; raises LocalError if it is too large.
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pulsarcast.model.errors import LocalError, Rejection, RemoteError
 from pulsarcast.protocol.limits import FRAME_BYTES_MAX
-from pulsarcast.wire.bounds import HEAD_BYTES
+from pulsarcast.wire.bounds import HEAD_BYTES, kind_of
 from pulsarcast.wire.refusing import refusal
 
 _CONTINUES: Final = 0x80
@@ -36,6 +36,14 @@ def frame_length(size: int) -> bytes:
         size >>= 7
     octets.append(size)
     return bytes(octets)
+
+
+def kind_of_framed(framed: bytes) -> int:
+    """The number of the kind of a frame that has its length in front."""
+    start = 1
+    while framed[start - 1] >= _CONTINUES:
+        start += 1
+    return kind_of(framed[start : start + HEAD_BYTES])
 
 
 class FrameReader:

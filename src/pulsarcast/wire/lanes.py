@@ -29,6 +29,8 @@ from pulsarcast.protocol.messages import (
     topic_of,
 )
 from pulsarcast.protocol.sequencing.messages import Append, Appended, RequestVote, Vote
+from pulsarcast.wire.codec import number_of
+from pulsarcast.wire.framing import kind_of_framed
 from pulsarcast.wire.parts import NUMBERS, PART_BYTES, Cut
 
 QUEUE_BYTES_MAX: Final = 24 * 1024 * 1024
@@ -63,6 +65,10 @@ CONTROL: Final = frozenset[type[Message]](
 What changes a place in an overlay keeps its order with the events, and so is not among them."""
 
 
+PUSHED: Final = frozenset({number_of(EventMessage), number_of(StoreBlocks)})
+"""The kinds of what the node sends of its own accord: events and replicas."""
+
+
 def lane_of(message: Message) -> Hashable:
     """The topic in whose order a message leaves; replicas go behind the events that they are of."""
     if isinstance(message, StoreBlocks) and message.blocks:
@@ -87,6 +93,9 @@ class Lanes:
     def __init__(self) -> None:
         self.queued_bytes = 0
         """What waits, without what has left of a frame in parts."""
+        self.pushed_bytes = 0
+        """What of it the peer did not ask for: credit bounds it, and its frames wait for other
+        peers as well."""
         self._lanes: dict[Hashable, _Lane] = {}
         """In order of their turn."""
         self._under_way: dict[int, int] = {}
@@ -101,7 +110,7 @@ class Lanes:
         if lane is None:
             lane = self._lanes[topic] = _Lane()
         lane.frames.append(framed)
-        self.queued_bytes += len(framed)
+        self._count(framed, len(framed))
 
     def take(self) -> bytes:
         """What is next, at most a part or so; there has to be something."""
@@ -132,7 +141,13 @@ class Lanes:
         """Drop all that waits."""
         self._lanes.clear()
         self._under_way.clear()
-        self.queued_bytes = 0
+        self.queued_bytes = self.pushed_bytes = 0
+
+    def _count(self, framed: bytes, size: int) -> None:
+        """So much more of a frame waits."""
+        self.queued_bytes += size
+        if kind_of_framed(framed) in PUSHED:
+            self.pushed_bytes += size
 
     def _take_small(self, lane: _Lane) -> bytes:
         frames = [lane.frames.popleft()]
@@ -140,7 +155,8 @@ class Lanes:
         while lane.frames and size + len(lane.frames[0]) <= PART_BYTES:
             size += len(lane.frames[0])
             frames.append(lane.frames.popleft())
-        self.queued_bytes -= size
+        for framed in frames:
+            self._count(framed, -len(framed))
         return b"".join(frames)
 
     def _cut(self, lane: _Lane) -> bytes:
@@ -151,7 +167,7 @@ class Lanes:
             self._under_way[number] = before
             cut = lane.cut = Cut(lane.frames[0], number)
         part = cut.next_part()
-        self.queued_bytes -= before - cut.left_bytes
+        self._count(lane.frames[0], cut.left_bytes - before)
         if not cut.left_bytes:
             lane.cut = None
             lane.frames.popleft()

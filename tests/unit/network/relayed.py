@@ -36,8 +36,9 @@ class Ear:
         self.neighbours: Neighbours
         self.on_relayed: Callable[[Link], None]
 
-    def received(self, peer: PeerId, frames: list[bytes]) -> None:
+    def received(self, peer: PeerId, frames: list[bytes]) -> bool:
         self.heard += frames
+        return False
 
     def unreachable(self, peer: PeerId, reason: str) -> None:
         self.story.append(reason)
@@ -49,6 +50,9 @@ class Ear:
             self.on_relayed(link)
 
     def relied_on(self) -> Container[PeerId]:
+        return ()
+
+    def served(self) -> Container[PeerId]:
         return ()
 
     def is_near(self, link: Link) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import asynccontextmanager
 
@@ -17,12 +18,16 @@ from pulsarcast.network.addresses import AddressBook
 from pulsarcast.network.host import Host
 from pulsarcast.network.link import MOVING_S, Link
 from pulsarcast.network.neighbours import Neighbours
-from pulsarcast.network.resources import Why
-from pulsarcast.protocol.messages import Contact, Peers
+from pulsarcast.network.resources import CHILDREN_BYTES_MAX, SLICE_FRAMES, TURN_S, Why
+from pulsarcast.protocol.messages import Contact, EventMessage, Peers
+from pulsarcast.wire.codec import number_of
 from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, encode_hello
 from pulsarcast.wire.lanes import FULL_BYTES, QUEUE_BYTES_MAX
 from tests.unit.network.hosts import RANGE
+
+TARPIT = "/ip4/192.0.2.1/tcp/1"
+"""Of a network for examples: nobody answers there."""
 
 
 class Ear:
@@ -35,9 +40,14 @@ class Ear:
         self.reasons: list[str] = []
         self.looked_for: list[PeerId] = []
         self.friends: list[PeerId] = []
+        self.children: list[PeerId] = []
+        self.takes: Callable[[list[bytes]], None] = lambda _: None
+        self.is_news = False
 
-    def received(self, peer: PeerId, frames: list[bytes]) -> None:
+    def received(self, peer: PeerId, frames: list[bytes]) -> bool:
         self.heard += frames
+        self.takes(frames)
+        return self.is_news
 
     def unreachable(self, peer: PeerId, reason: str) -> None:
         self.reasons.append(reason)
@@ -47,6 +57,9 @@ class Ear:
 
     def relied_on(self) -> Container[PeerId]:
         return self.friends
+
+    def served(self) -> Container[PeerId]:
+        return self.children
 
     def is_near(self, link: Link) -> bool:
         return False
@@ -363,6 +376,95 @@ def test_a_stranger_that_does_not_read_is_dropped_where_all_together_hold_too_mu
             assert set(one.neighbours.connected()) == {two.peer, three.peer}
             for link in links:
                 link.close()
+
+    play(scene)
+
+
+def test_children_lose_what_they_ask_for_and_not_what_the_node_sends_them() -> None:
+    """Any stranger can become one; a slow honest one is sent events as credit allows."""
+    event = bytes([number_of(EventMessage) << 3 | 2])
+
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two, someone(3) as three, someone(4) as four:
+            links = []
+            for other in (two, three, four):
+                link = await other.host.dial(one.peer, one.hello.addresses)
+                link.send(write_frames([encode_hello(other.hello)]))
+                link.flush()
+                links.append(link)
+            await until(lambda: one.ear.story == ["up"] * 3)
+            one.ear.children = [two.peer, three.peer, four.peer]
+            for _ in range(20):
+                send(one, two, event + bytes(1_000_000))
+                send(one, three, event + bytes(1_000_000))
+            for _ in range(3):
+                send(one, three, RANGE + bytes(1_000_000))
+            assert not one.host.resources.cut_off
+            for _ in range(CHILDREN_BYTES_MAX // 1_000_000 - 2):
+                assert not one.host.resources.cut_off
+                send(one, four, RANGE + bytes(1_000_000))
+            assert one.host.resources.cut_off == {Why.BYTES: 1}
+            await until(lambda: not one.neighbours.is_connected(four.peer))
+            assert set(one.neighbours.connected()) == {two.peer, three.peer}
+            for link in links:
+                link.close()
+
+    def send(one: Someone, to: Someone, frame: bytes) -> None:
+        one.neighbours.send(to.peer, write_frames([frame]), lambda: "a topic")
+
+    play(scene)
+
+
+def test_what_waits_for_peers_that_strangers_named_is_bounded_for_all_together() -> None:
+    """A peer that is being dialled holds what it is to be sent; one that is known is let be."""
+
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two, someone(3) as three, someone(4) as four:
+            for other, place in ((two, "a"), (three, "a"), (four, "b")):
+                one.book.heard(Contact(other.peer, (TARPIT,)), place)
+            for other, count in ((two, 9), (three, 4), (four, 3)):
+                for _ in range(count):
+                    one.neighbours.send(other.peer, write_frames([bytes(1_000_000)]))
+                assert not one.host.resources.cut_off
+            one.neighbours.send(four.peer, write_frames([bytes(1_000_000)]))
+            assert one.host.resources.cut_off == {Why.BYTES: 1}
+            assert one.ear.story == ["full", "lost"]  # It was the one who held most, at "a".
+            one.book.given([Contact(four.peer, (TARPIT,))])
+            for _ in range(15):
+                one.neighbours.send(four.peer, write_frames([bytes(1_000_000)]))
+            assert one.host.resources.cut_off == {Why.BYTES: 1}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("is_news", [True, False])
+def test_a_peer_waits_for_turns_unless_what_it_says_is_news(*, is_news: bool) -> None:
+    """An honest child brings events that the node lacks, as many as it can."""
+
+    async def scene() -> None:
+        async with someone(1) as one, someone(2) as two, trio.open_nursery() as nursery:
+            passes = 0
+            heard_in: dict[int, int] = {}
+
+            async def count() -> None:
+                nonlocal passes
+                while True:
+                    await trio.lowlevel.checkpoint()
+                    passes += 1
+
+            def take(frames: list[bytes]) -> None:
+                heard_in[passes] = heard_in.get(passes, 0) + len(frames)
+                time.sleep(1.5 * TURN_S)
+
+            two.knows(one)
+            two.neighbours.meet(one.peer)
+            await until(lambda: two.ear.story == one.ear.story == ["up"])
+            nursery.start_soon(count)
+            one.ear.takes, one.ear.is_news = take, is_news
+            two.say(one, *[b"a"] * 40)
+            await until(lambda: sum(heard_in.values()) == 40)
+            assert (max(heard_in.values()) > SLICE_FRAMES) is is_news
+            nursery.cancel_scope.cancel()
 
     play(scene)
 

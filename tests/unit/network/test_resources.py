@@ -23,15 +23,16 @@ from pulsarcast.network.resources import (
 def test_the_least_worth_goes_first_then_the_crowded_place_then_the_longest_unused() -> None:
     claims = {
         "relied on": Claim(Worth.RELIED_ON, 0.0, "crowded"),
+        "child": Claim(Worth.SERVED, 0.0, "crowded"),
         "dialled": Claim(Worth.DIALLED, 0.0, "crowded"),
         "lonely": Claim(Worth.STRANGER, 0.0, "elsewhere"),
         "new": Claim(Worth.STRANGER, 3.0, "crowded"),
         "old": Claim(Worth.STRANGER, 1.0, "crowded"),
         "silent": Claim(Worth.SILENT, 5.0, "a third"),
     }
-    order = ["silent", "old", "lonely", "new", "dialled"]
+    order = ["silent", "old", "lonely", "new", "dialled", "child"]
     assert cheapest(claims, 9) == order
-    for count in range(5):
+    for count in range(6):
         assert cheapest(claims, count) == order[:count]
 
 
