@@ -377,6 +377,8 @@ class Link:
             self.bytes_in += len(data)
             if not self._take(self._noise.feed(data), receive):
                 return
+            if self._rest or self.took_s:
+                continue
             if len(data) < READ_BYTES_MAX:
                 await trio.lowlevel.wait_readable(descriptor)
             else:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import asynccontextmanager
@@ -25,9 +26,6 @@ from pulsarcast.wire.framing import write_frames
 from pulsarcast.wire.hello import Hello, encode_hello
 from pulsarcast.wire.lanes import FULL_BYTES, QUEUE_BYTES_MAX
 from tests.unit.network.hosts import RANGE
-
-TARPIT = "/ip4/192.0.2.1/tcp/1"
-"""Of a network for examples: nobody answers there."""
 
 
 class Ear:
@@ -420,8 +418,9 @@ def test_what_waits_for_peers_that_strangers_named_is_bounded_for_all_together()
 
     async def scene() -> None:
         async with someone(1) as one, someone(2) as two, someone(3) as three, someone(4) as four:
+            where = f"/ip4/127.0.0.1/tcp/{tarpit.getsockname()[1]}"
             for other, place in ((two, "a"), (three, "a"), (four, "b")):
-                one.book.heard(Contact(other.peer, (TARPIT,)), place)
+                one.book.heard(Contact(other.peer, (where,)), place)
             for other, count in ((two, 9), (three, 4), (four, 3)):
                 for _ in range(count):
                     one.neighbours.send(other.peer, write_frames([bytes(1_000_000)]))
@@ -429,12 +428,13 @@ def test_what_waits_for_peers_that_strangers_named_is_bounded_for_all_together()
             one.neighbours.send(four.peer, write_frames([bytes(1_000_000)]))
             assert one.host.resources.cut_off == {Why.BYTES: 1}
             assert one.ear.story == ["full", "lost"]  # It was the one who held most, at "a".
-            one.book.given([Contact(four.peer, (TARPIT,))])
+            one.book.given([Contact(four.peer, (where,))])
             for _ in range(15):
                 one.neighbours.send(four.peer, write_frames([bytes(1_000_000)]))
             assert one.host.resources.cut_off == {Why.BYTES: 1}
 
-    play(scene)
+    with socket.create_server(("127.0.0.1", 0)) as tarpit:
+        play(scene)
 
 
 @pytest.mark.parametrize("is_news", [True, False])
