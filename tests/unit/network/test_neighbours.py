@@ -354,6 +354,7 @@ def test_a_stranger_that_does_not_read_is_dropped_where_all_together_hold_too_mu
 
     async def scene() -> None:
         async with someone(1) as one, someone(2) as two, someone(3) as three, someone(4) as four:
+            one.ear.friends = [two.peer]
             links = []
             for other in (two, three, four):
                 link = await other.host.dial(one.peer, one.hello.addresses)
@@ -361,7 +362,6 @@ def test_a_stranger_that_does_not_read_is_dropped_where_all_together_hold_too_mu
                 link.flush()
                 links.append(link)
             await until(lambda: one.ear.story == ["up"] * 3)
-            one.ear.friends = [two.peer]
             frame = bytes(1_000_000)
             for _ in range(20):
                 one.say(two, frame)
@@ -384,6 +384,7 @@ def test_children_lose_what_they_ask_for_and_not_what_the_node_sends_them() -> N
 
     async def scene() -> None:
         async with someone(1) as one, someone(2) as two, someone(3) as three, someone(4) as four:
+            one.ear.children = [two.peer, three.peer, four.peer]
             links = []
             for other in (two, three, four):
                 link = await other.host.dial(one.peer, one.hello.addresses)
@@ -391,7 +392,6 @@ def test_children_lose_what_they_ask_for_and_not_what_the_node_sends_them() -> N
                 link.flush()
                 links.append(link)
             await until(lambda: one.ear.story == ["up"] * 3)
-            one.ear.children = [two.peer, three.peer, four.peer]
             for _ in range(20):
                 send(one, two, event + bytes(1_000_000))
                 send(one, three, event + bytes(1_000_000))
