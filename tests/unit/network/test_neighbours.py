@@ -328,11 +328,11 @@ def test_somebody_with_our_key_is_noticed() -> None:
 def test_a_peer_that_does_not_read_is_dropped_before_memory_is_full() -> None:
     async def scene() -> None:
         async with someone(1) as one, someone(2) as two:
+            one.ear.friends = [two.peer]
             link = await two.host.dial(one.peer, one.hello.addresses)
             link.send(write_frames([encode_hello(two.hello)]))
             link.flush()
             await until(lambda: one.ear.story == ["up"])
-            one.ear.friends = [two.peer]
             # Nobody runs the link: nothing is read.
             frame = bytes(100_000)
             said = 0
