@@ -387,7 +387,7 @@ class Link:
     async def _pause(self, receive: Receive) -> None:
         """Let others have their turn, and go on with what is left of this one's."""
         took_s, self.took_s = self.took_s, 0.0
-        async with self._turns.next(took_s):
+        async with self._turns.next(self.place, took_s):
             rest, self._rest = self._rest, None
             if rest and self.is_open:
                 self._rest = receive(rest)

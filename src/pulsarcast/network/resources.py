@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import resource
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple, TypeVar
@@ -218,18 +218,52 @@ class Handshakes:
 
 
 class Turns:
-    """The time of a node: strangers that send much take turns, and no more than half of it."""
+    """The time of a node: strangers that send much take turns, and no more than half of it.
+
+    Places take turns, and of a place its connections: a thousand of one place have one's time.
+    """
 
     def __init__(self) -> None:
-        self._line = trio.StrictFIFOLock()
+        self._is_taken = False
+        self._lines: dict[str, deque[trio.Event]] = {}
+        """Who waits, by place; the one whose turn is next comes first."""
 
     @asynccontextmanager
-    async def next(self, took_s: float) -> AsyncIterator[None]:
+    async def next(self, place: str, took_s: float) -> AsyncIterator[None]:
         """Wait in line for a turn, after one that took so long; all others come in between."""
-        async with self._line:
-            is_alone = not self._line.statistics().tasks_waiting
-            await trio.sleep(0.0 if is_alone else took_s)
+        if self._is_taken:
+            await self._wait(place)
+        self._is_taken = True
+        try:
+            await trio.sleep(took_s if self._lines else 0.0)
             yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, place: str) -> None:
+        called = trio.Event()
+        line = self._lines.setdefault(place, deque())
+        line.append(called)
+        try:
+            await called.wait()
+        except trio.Cancelled:
+            if called.is_set():
+                self._pass_on()
+            else:
+                line.remove(called)
+                if not line:
+                    del self._lines[place]
+            raise
+
+    def _pass_on(self) -> None:
+        """The next one has its turn."""
+        place = next(iter(self._lines), None)
+        self._is_taken = place is not None
+        if place is not None:
+            line = self._lines.pop(place)
+            line.popleft().set()
+            if line:
+                self._lines[place] = line
 
 
 class Resources:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from pulsarcast.network.resources import (
@@ -13,6 +14,7 @@ from pulsarcast.network.resources import (
     Claim,
     Handshake,
     Handshakes,
+    Turns,
     Why,
     Worth,
     cheapest,
@@ -46,6 +48,64 @@ def test_the_heaviest_of_the_place_that_holds_most_goes_first() -> None:
     places = {"a": "one", "b": "one", "c": "two"}
     assert heaviest({"a": 3, "b": 2, "c": 4}, places.__getitem__) == "a"
     assert heaviest({"a": 1, "b": 2, "c": 4}, places.__getitem__) == "c"
+
+
+def test_places_take_turns_and_of_a_place_its_connections() -> None:
+    """Who has taken a turn waits for all places, and not for all connections of the crowd."""
+
+    async def scene() -> None:
+        turns = Turns()
+        order: list[str] = []
+        holding = trio.Event()
+
+        async def take(place: str, times: int) -> None:
+            for _ in range(times):
+                async with turns.next(place, 0.001):
+                    await holding.wait()
+                    order.append(place)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(100):
+                nursery.start_soon(take, "crowd", 1)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(take, "two", 2)
+            nursery.start_soon(take, "one", 3)
+            await trio.testing.wait_all_tasks_blocked()
+            holding.set()
+        assert len(order) == 105
+        assert order.count("one") == 3
+        assert max(at for at, place in enumerate(order) if place == "one") < 10
+
+    play(scene)
+
+
+def test_a_turn_that_somebody_gives_up_goes_to_the_next_one() -> None:
+    """Whoever waits, or was just called, may be gone."""
+
+    async def scene() -> None:
+        turns = Turns()
+        async with trio.open_nursery() as nursery:
+            scopes = [trio.CancelScope() for _ in range(4)]
+
+            async def take(scope: trio.CancelScope) -> None:
+                with scope:
+                    async with turns.next("a place", 0.0):
+                        await trio.sleep_forever()
+
+            for scope in scopes:
+                nursery.start_soon(take, scope)
+                await trio.testing.wait_all_tasks_blocked()
+            scopes[1].cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            scopes[0].cancel()
+            scopes[2].cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            scopes[3].cancel()
+        with trio.fail_after(1):
+            async with turns.next("another place", 0.0):
+                pass
+
+    play(scene)
 
 
 def run_handshakes(count_max: int = 3) -> tuple[Handshakes, Counter[Why]]:
