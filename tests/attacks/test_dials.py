@@ -6,9 +6,13 @@ import os
 
 import pytest
 import trio
+import trio.testing
+from trio.testing import MockClock
 
 from pulsarcast.model.ids import PEER_ID_PREFIX, PeerId
-from pulsarcast.network.dials import DIALS_PER_NAMER_MAX, WAITING_DIALS_MAX
+from pulsarcast.network.dials import DIALS_MAX, PATIENT_S, WAITING_DIALS_MAX, Dials
+from pulsarcast.network.host import DialError
+from pulsarcast.network.link import Link
 from pulsarcast.protocol.messages import Contact
 from tests.unit.network.test_neighbours import play, someone, until
 
@@ -17,8 +21,12 @@ NAMED = 100
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_contacts_at_a_tarpit_keep_a_node_from_nobody_else(*, is_known: bool) -> None:
-    """One peer named enough of them to hold all dials: another was reached after 39 s."""
+@pytest.mark.parametrize("namers", [1, 4, 8])
+def test_contacts_at_a_tarpit_keep_a_node_from_nobody_else(namers: int, *, is_known: bool) -> None:
+    """One place named enough of them to hold all dials: a peer was reached after 39 s.
+
+    Four places did the same to peers that only others named.
+    """
     taken = 0
 
     async def take(stream: trio.SocketStream) -> None:
@@ -30,13 +38,15 @@ def test_contacts_at_a_tarpit_keep_a_node_from_nobody_else(*, is_known: bool) ->
         async with someone(1) as one, someone(2) as two, trio.open_nursery() as nursery:
             listeners = await nursery.start(trio.serve_tcp, take, 0)
             port = listeners[0].socket.getsockname()[1]
-            for _ in range(NAMED):
+            for number in range(NAMED * namers):
                 peer = PeerId(PEER_ID_PREFIX + os.urandom(32))
-                one.book.heard(Contact(peer, (f"/ip4/127.0.0.1/tcp/{port}",)), "127.66.0.0/24")
+                place = f"127.66.{number % namers}.0/24"
+                one.book.heard(Contact(peer, (f"/ip4/127.0.0.1/tcp/{port}",)), place)
                 one.neighbours.meet(peer)
-            await until(lambda: taken == DIALS_PER_NAMER_MAX)
+            await until(lambda: taken >= DIALS_MAX)
             # What comes after so many fails at once, and is tried again later.
-            assert len(one.ear.reasons) == NAMED - DIALS_PER_NAMER_MAX - WAITING_DIALS_MAX
+            room = 2 * DIALS_MAX + namers * WAITING_DIALS_MAX
+            assert len(one.ear.reasons) >= NAMED * namers - room
             contact = Contact(two.peer, two.hello.addresses)
             one.book.given([contact]) if is_known else one.book.heard(contact, "127.0.0.0/24")
             one.neighbours.meet(two.peer)
@@ -45,3 +55,53 @@ def test_contacts_at_a_tarpit_keep_a_node_from_nobody_else(*, is_known: bool) ->
             nursery.cancel_scope.cancel()
 
     play(scene)
+
+
+def dials_of(*namers: str, s_max: float = 60.0) -> list[tuple[str, float, str]]:
+    """Dials that never end, in this order: who named the peer, when it began, or failed."""
+    story: list[tuple[str, float, str]] = []
+
+    async def scene() -> None:
+        dials = Dials()
+        begin_s = trio.current_time()
+
+        async def dial(namer: str) -> Link:
+            story.append((namer, trio.current_time() - begin_s, "began"))
+            await trio.sleep_forever()
+            raise AssertionError
+
+        async def run(namer: str) -> None:
+            try:
+                await dials.run(namer, lambda: dial(namer))
+            except DialError:
+                story.append((namer, trio.current_time() - begin_s, "failed"))
+
+        with trio.move_on_after(s_max):
+            async with trio.open_nursery() as nursery:
+                for namer in namers:
+                    nursery.start_soon(run, namer)
+                    await trio.testing.wait_all_tasks_blocked()
+
+    trio.run(scene, clock=MockClock(autojump_threshold=0))
+    return story
+
+
+def test_one_namer_has_all_places_until_another_comes() -> None:
+    """Who lives on a LAN hears of all its peers from one place."""
+    story = dials_of(*"a" * DIALS_MAX, "b", s_max=1.0)
+    assert story == [("a", 0.0, "began")] * DIALS_MAX + [("b", 0.0, "began")]
+
+
+def test_a_dial_that_makes_way_early_waits_again_and_one_that_had_its_time_fails() -> None:
+    story = dials_of(*"a" * DIALS_MAX, *"b" * DIALS_MAX, s_max=PATIENT_S / 2)
+    assert [namer for namer, at_s, what in story] == ["a"] * DIALS_MAX + ["b"] * (DIALS_MAX // 2)
+    story = dials_of(*"a" * DIALS_MAX, *"b" * DIALS_MAX, s_max=PATIENT_S * 1.5)
+    failed = [namer for namer, at_s, what in story if what == "failed"]
+    assert len(failed) == DIALS_MAX
+    assert {at_s for _, at_s, what in story if what == "failed"} == {PATIENT_S}
+
+
+def test_of_many_namers_none_waits_for_long() -> None:
+    """Thirty-two of them, of sixteen names each: all have dialled after two turns."""
+    story = dials_of(*(str(number % 32) for number in range(32 * 16)), s_max=PATIENT_S * 1.5)
+    assert {namer for namer, at_s, what in story if what == "began"} == set(map(str, range(32)))

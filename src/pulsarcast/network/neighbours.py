@@ -351,8 +351,10 @@ class Neighbours:
         text = ""
         if direct or through is None:
             try:
-                async with self._dials.place(self.book.namer_of(neighbour.peer)):
-                    return await self.host.dial(neighbour.peer, direct)
+                return await self._dials.run(
+                    self.book.namer_of(neighbour.peer),
+                    partial(self.host.dial, neighbour.peer, direct),
+                )
             except DialError as error:
                 if through is None:
                     raise
