@@ -20,7 +20,7 @@ from msgspec import to_builtins
 
 from pulsarcast import Node, TopicSettings
 from pulsarcast.model.errors import LocalError
-from pulsarcast.model.ids import parse_peer
+from pulsarcast.model.ids import parse_peer, peer_text
 from pulsarcast.model.publications import Publication
 from pulsarcast.model.topic_types import DeliveryOrder
 from pulsarcast.network import punching
@@ -98,6 +98,11 @@ class Worker:
             peers=to_builtins(self._node.peers()),
             topics=to_builtins(self._node.topics()),
             bytes_in=self._insight.counters.bytes_in,
+            cut_off=sum(self._insight.counters.cut_off.values()),
+            refused={
+                peer_text(peer): [trio.current_time() - each.since_s, each.reason]
+                for peer, each in self._node._running.neighbours._refused.items()
+            },
         )
 
 
