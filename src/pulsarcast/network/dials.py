@@ -78,6 +78,7 @@ class Dials:
         line = self._lines.setdefault(namer, deque())
         line.append(me)
         try:
+            await trio.lowlevel.checkpoint()
             while (due_s := self._due_s(namer, me)) > trio.current_time():
                 moved = self._moved
                 with trio.move_on_at(due_s):
