@@ -352,3 +352,14 @@ def test_nobody_is_to_blame_for_what_cannot_be_its_fault() -> None:
     )
     assert solo.sent_to(BOB.peer_id, Leave) == [Leave(cid_of(b"left long ago"))]
     assert not [record for record in solo.records if isinstance(record, trace.Rejected)]
+
+
+def test_a_stranger_makes_itself_a_lazy_neighbour_and_is_not_relied_on() -> None:
+    """It says that it is a member, and the node compares with it: that serves the node little."""
+    solo = member()
+    said = Status(OPEN.cid, EMPTY_DIGEST, (MALLORY.peer_id, ALICE.peer_id), (), answer=True)
+    solo.hear(MALLORY.peer_id, said)
+    solo.advance(30.0)
+    assert MALLORY.peer_id in solo.topic(OPEN.cid).heartbeat.lazy
+    assert set(solo.node.relied_on()) == {ALICE.peer_id}
+    assert MALLORY.peer_id in solo.node.neighbours()

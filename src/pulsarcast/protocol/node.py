@@ -512,19 +512,19 @@ class Node:
     def relied_on(self) -> Iterable[PeerId]:
         """The peers that serve the node's topics, but for those that sleep.
 
-        Not its children, which it serves: any stranger can become one.
+        Not its children, which it serves, and not lazy neighbours: any stranger can become one.
         """
         for cid in self.quiet.awake:
-            topic = self.topics[cid]
-            if topic.overlay.upstream is not None:
-                yield topic.overlay.upstream
-            yield from topic.heartbeat.lazy
+            upstream = self.topics[cid].overlay.upstream
+            if upstream is not None:
+                yield upstream
         yield from self.outbox.watched()
 
     def neighbours(self) -> Iterable[PeerId]:
         """The neighbours in the node's topics, but for those that sleep."""
         for cid in self.quiet.awake:
             yield from self.topics[cid].overlay.links
+            yield from self.topics[cid].heartbeat.lazy
 
     def watched_asleep(self) -> Iterable[PeerId]:
         """The peers that the node's sleeping topics rely on."""
