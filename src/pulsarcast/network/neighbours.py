@@ -432,10 +432,11 @@ class Neighbours:
                 else:
                     connection.held += frames
             # Nobody may speak before it has our Hello; what comes over any other link is not heard.
+            is_short = time.perf_counter() - began_s < SHORT_TURN_S
+            # It may commit what others sent: that alone makes no turn long.
             self._listener.gather()
-            took_s = time.perf_counter() - began_s
-            if took_s >= SHORT_TURN_S and not (is_useful or self._room.is_relied_on(link.peer)):
-                link.took_s = took_s
+            if not (is_short or is_useful or self._room.is_relied_on(link.peer)):
+                link.took_s = time.perf_counter() - began_s
             return rest
 
         try:
