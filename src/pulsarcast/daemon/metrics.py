@@ -132,8 +132,10 @@ class NodeCollector(Collector):
         service = self._service
         home, settings = service.node.home, service.settings
         own, strangers = service.insight.store_bytes, service.insight.strangers_bytes
-        yield _gauge("store_bytes", "The size of the store, strangers' blocks aside.", own)
-        yield _gauge("store_strangers_bytes", "The size of strangers' blocks.", strangers)
+        yield _gauge("store_bytes", "The size of the store, the part of strangers aside.", own)
+        yield _gauge(
+            "store_strangers_bytes", "The size of what the store keeps for strangers.", strangers
+        )
         yield _gauge("store_bytes_max", "Its limit.", settings["storage.disk_bytes_max"])
         yield _gauge("disk_free_bytes", "Room on its disk.", shutil.disk_usage(home).free)
 

@@ -28,7 +28,7 @@ CAUSAL_SHARE = 0.5
 CALM_S = 30.0
 """Between the last fault and the last events, and before the world must settle."""
 CROWDED_SHARE = 0.06
-"""Seeds in which disks have little room for the blocks of other peers, or none."""
+"""Seeds in which disks have little room for what other peers send, or none."""
 VERSIONS_SHARE = 0.6
 """Topics that some nodes follow for their versions alone; their authors make some."""
 ROOMS_BYTES = (0, 5_000, 20_000, 80_000)
@@ -90,7 +90,7 @@ class RandomPlan(msgspec.Struct, frozen=True):
     """Of every node; none: this world has no addresses."""
     relays: bool = False
     strangers_bytes_max: int = BYTES_MAX
-    """Of every disk: room for blocks of other peers."""
+    """Of every disk: room for what other peers have the node keep."""
 
 
 def make_plan(seed: int, *, dissemination: str = "tree", all_causal: bool = False) -> RandomPlan:
