@@ -341,3 +341,20 @@ def test_an_application_that_subscribes_as_the_disk_refuses_begins_anew() -> Non
     topic = solo.topic(KEPT.cid)
     assert topic.subscribed
     assert topic.log.newest == 0, "a log without a hole"
+
+
+def test_a_keeper_that_hands_its_children_over_shows_no_hole_meanwhile() -> None:
+    disk = FullDisk()
+    solo = keeper(disk)
+    fill(solo, 1, 3)
+    solo.node.following.stop_keeping(solo.topic(KEPT.cid))
+    visitor = meet(solo, "visitor", "192.0.2.0/24")
+    mark = MarkState(BOB.peer_id, kept_event(1).sequence.epoch, 0, 0, None)
+    solo.hear(visitor, FrontierPage(KEPT.cid, (mark,), True))
+    (page,) = solo.sent_to(visitor, FrontierPage)
+    assert [each.high for each in page.marks] == [3]
+    disk.is_full = True
+    fill(solo, 4, 4)
+    solo.hear(visitor, FrontierPage(KEPT.cid, (mark,), True))
+    assert KEPT.cid in solo.node.topics, "it still passes events on"
+    assert solo.sent_to(visitor, FrontierPage) == [page]

@@ -609,7 +609,7 @@ class Topic:
 
     def _answer_page(self, sender: PeerId, message: FrontierPage) -> None:
         """Show a peer what the node holds, and so will give to others."""
-        if not self.state.ended:
+        if self.writing.is_whole and not self.state.ended:
             self.work.sharing.answer(sender, message, known=self.work.comparing.knows(sender))
 
     def _compare(self, sender: PeerId, marks: Iterable[MarkState], *, patience_s: float) -> None:

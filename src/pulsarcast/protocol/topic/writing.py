@@ -21,13 +21,15 @@ class WritingOwner(Protocol):
 class Writing:
     """Writes of one topic, in their order."""
 
-    __slots__ = ("_is_claimed", "_owner", "_turn", "place")
+    __slots__ = ("_is_claimed", "_owner", "_turn", "is_whole", "place")
 
     def __init__(self, turn: Turn, owner: WritingOwner | None, place: str | None) -> None:
         self._turn = turn
         self._owner = owner
         self.place = place
         """The place of the stranger that the node keeps the topic for; None: it is the node's."""
+        self.is_whole = True
+        """Whether nothing was left out."""
         self._is_claimed = False
 
     def persist(self, *writes: Write, own: bool = False, then: Then | None = None) -> None:
@@ -39,6 +41,7 @@ class Writing:
         def settled(is_kept: bool) -> None:
             if not is_kept:
                 assert self._owner is not None, "only a topic is kept for strangers"
+                self.is_whole = False
                 self._owner.found_no_room()
             elif then is not None:
                 then()

@@ -42,9 +42,11 @@ def test_what_is_kept_for_a_stranger_may_be_left_out_and_the_topic_hears_of_it()
     topic = Topic()
     topic.write("first")
     assert topic.settle(full=False) == [True]
+    assert topic.writing.is_whole
     topic.write("second")
     assert topic.settle(full=True) == [True]
     assert (topic.written, topic.left_out) == (["first"], 1)
+    assert not topic.writing.is_whole
 
 
 def test_the_nodes_own_writes_are_never_left_out() -> None:
