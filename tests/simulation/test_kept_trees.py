@@ -20,3 +20,13 @@ def test_a_tree_whose_keeper_has_no_room_goes_on(
     result = run_random(msgspec.structs.replace(load("random"), seed=seed))
     assert result.findings == {}, result.details
     assert result.counts["keeper_without_room"]
+
+
+@pytest.mark.parametrize("seed", [7, 23])
+def test_versions_are_found_where_replicas_have_no_room(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever names a version has it, and gives it to those that did not hear of it."""
+    monkeypatch.setattr(random_plan, "_room", lambda seed: ROOM_BYTES)
+    result = run_random(msgspec.structs.replace(load("random"), seed=seed))
+    assert result.findings == {}, result.details

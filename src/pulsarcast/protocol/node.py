@@ -142,7 +142,7 @@ from pulsarcast.protocol.sequencing.messages import (
     Vote,
 )
 from pulsarcast.protocol.sequencing.registry import SequencerRegistry
-from pulsarcast.protocol.store import RESTORED, DropState
+from pulsarcast.protocol.store import RESTORED, VERSIONS, DropState
 from pulsarcast.protocol.topic.followed import FollowedTopics
 from pulsarcast.protocol.topic.topic import Topic
 from pulsarcast.protocol.topic.work import AtWork
@@ -574,7 +574,7 @@ class Node:
         for key, value in disk.rows("numbering").items():
             self.fencing.load(Cid(key), value)
         self.dht.start(given.contacts, given.rows, given.reach, given.known)
-        self.descriptors.restore(disk.rows("topic").values())
+        self.descriptors.restore(disk.rows(VERSIONS).values())
         self.names.restore(disk.rows(NAMES).values())
         asked = disk.rows("asked")
         disk_was_restored = RESTORED.table in disk.tables

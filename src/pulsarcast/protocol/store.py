@@ -31,6 +31,10 @@ class MarkState(NamedTuple):
     """Up to this number retention or a flush dropped the events: in time, at every node."""
 
 
+VERSIONS = "topic"
+"""The rows of topics' versions, by content id: `LoadBlock` finds them as well."""
+
+
 class StateRow(NamedTuple):
     """A small durable record (subscription, counter, outbox, cursor): all are read at the start."""
 

@@ -17,6 +17,7 @@ from typing import assert_never
 from pulsarcast.model.ids import Cid
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.store import (
+    VERSIONS,
     Answer,
     AnyWrite,
     Block,
@@ -281,7 +282,7 @@ class MemoryStore:
             event = history.find(cid)
             if event is not None:
                 return event.block
-        return None
+        return self._rows.get((VERSIONS, cid))
 
     def _range(self, first: Key, last: Key) -> list[tuple[Key, Cid]]:
         start = bisect_left(self._keys, first, key=_key)

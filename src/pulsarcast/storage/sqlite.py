@@ -21,6 +21,7 @@ from pulsarcast.model.events import EventDescriptor, read_own_event
 from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.store import (
+    VERSIONS,
     Answer,
     AnyWrite,
     Block,
@@ -501,7 +502,10 @@ class SqliteStore:
         for (block,) in rows:
             if read_own_event(block).cid == cid:
                 return bytes(block)
-        return None
+        row = self._database.execute(
+            "SELECT value FROM state WHERE name = ? AND key = ?", (VERSIONS, cid)
+        ).fetchone()
+        return None if row is None else bytes(row[0])
 
     def _find_request(self, query: LoadRequest) -> bytes | None:
         rows = self._database.execute(

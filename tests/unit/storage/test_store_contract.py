@@ -26,6 +26,7 @@ from pulsarcast.model.identity import Identity
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, shared_numbering
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.store import (
+    VERSIONS,
     Answer,
     AnyWrite,
     Block,
@@ -524,6 +525,14 @@ def test_blocks_are_found_by_cid_until_they_are_dropped(store: Store) -> None:
     store.apply([DropBlock(write.cid)])
     assert store.answer(LoadBlock(write.cid)) == Block(None)
     assert store.answer(DigestKeys(0, LAST_KEY)) == KeyDigest(0, 0)
+
+
+def test_a_version_that_the_node_needs_is_found_by_its_cid(store: Store) -> None:
+    version = block(1)
+    store.apply([PutState(StateRow(VERSIONS, version.cid, version.block))])
+    assert store.answer(LoadBlock(version.cid)) == Block(version.block)
+    store.apply([DropState(VERSIONS, version.cid)])
+    assert store.answer(LoadBlock(version.cid)) == Block(None)
 
 
 def test_a_block_of_our_own_is_no_replica(store: Store) -> None:

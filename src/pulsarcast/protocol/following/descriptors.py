@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from pulsarcast.model.errors import RemoteError
-from pulsarcast.model.ids import Cid
+from pulsarcast.model.ids import Cid, PeerId
 from pulsarcast.model.topics import TopicDescriptor, decode_topic
 from pulsarcast.protocol.context import Context
 from pulsarcast.protocol.dht.kademlia import Kademlia
 from pulsarcast.protocol.publishing.outbox import Outbox
 from pulsarcast.protocol.publishing.outside import OutsidePublishing
-from pulsarcast.protocol.store import DropState, PutState, StateRow
+from pulsarcast.protocol.store import VERSIONS, DropState, PutState, StateRow
 from pulsarcast.protocol.topic.versions import VERSIONS_MAX, Versions
 
 CACHED_MAX = 1024
@@ -91,7 +91,7 @@ class Descriptors:
         saved = self._saved.get(version.topic, ())
         if version.cid not in saved:
             self._saved[version.topic] = (*saved, version.cid)
-            self.turn.persist(PutState(StateRow("topic", version.cid, version.block)))
+            self.turn.persist(PutState(StateRow(VERSIONS, version.cid, version.block)))
 
     def get(self, topic: Cid) -> Versions | None:
         """A topic's versions, if they are known."""
@@ -127,13 +127,30 @@ class Descriptors:
         self.trim()
 
     def find_version(
-        self, topic: Cid, version: Cid, then: Callable[[list[TopicDescriptor]], None]
+        self,
+        topic: Cid,
+        version: Cid,
+        then: Callable[[list[TopicDescriptor]], None],
+        *,
+        holder: PeerId | None = None,
     ) -> None:
-        """The versions from the first unknown one up to `version`, oldest first."""
+        """The versions from the first unknown one up to `version`, oldest first.
+
+        A `holder` named the version: it is asked for those that the DHT does not give, since
+        replicas may have had no room for them.
+        """
         found: list[TopicDescriptor] = []
 
         def step(cid: Cid) -> None:
-            self.dht.find_block(cid, lambda block: check(cid, block))
+            self.dht.find_block(cid, lambda block: looked_up(cid, block))
+
+        def looked_up(cid: Cid, block: bytes | None) -> None:
+            if block is not None or holder is None or holder == self.turn.me:
+                check(cid, block)
+            else:
+                self.dht.want_blocks(
+                    holder, [cid], lambda blocks: check(cid, blocks[0] if blocks else None)
+                )
 
         def check(cid: Cid, block: bytes | None) -> None:
             known = self._versions.get(topic)
@@ -174,4 +191,4 @@ class Descriptors:
 
     def _drop_saved(self, topic: Cid) -> None:
         if saved := self._saved.pop(topic, None):
-            self.turn.persist(*(DropState("topic", version) for version in saved))
+            self.turn.persist(*(DropState(VERSIONS, version) for version in saved))

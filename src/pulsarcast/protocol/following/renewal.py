@@ -71,7 +71,7 @@ class Renewal:
             self.owner.renewed(topic)
 
     def find(self, topic: Topic, version: Cid, sender: PeerId) -> None:
-        """Look up a version that an event names and the node does not know."""
+        """Look up a version that the node does not know, and that an event of `sender` names."""
 
         def found(versions: list[TopicDescriptor]) -> None:
             if not self.followed.is_current(topic):
@@ -83,4 +83,4 @@ class Renewal:
                 self.context.rejected(sender, topic.id, error)
             topic.unpark(version)
 
-        self.descriptors.find_version(topic.id, version, found)
+        self.descriptors.find_version(topic.id, version, found, holder=sender)
