@@ -35,7 +35,7 @@ from tests.pipeline.quality_runs import (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 Row = dict[str, Any]
-WRONG = (4, 6)
+WRONG = (6, 51)
 """Random seeds that are also played with clocks that are 30 s off and drift by 200 ppm."""
 
 
@@ -158,7 +158,7 @@ def test_something_was_lost_and_something_came_twice(measured: Measured) -> None
         assert measured.run(name)["lost"] >= ENOUGH, name
     for name in ("twice-1", "twice-2", "lying-disk"):
         assert measured.run(name)["duplicates"] >= ENOUGH, name
-    assert measured.run("seed-136")["undecided"] > 0
+    assert measured.run("seed-51")["undecided"] > 0
     assert measured.run("seed-227")["retired"] > 0
     assert measured.run("faults")["redeliveries"] > 0
     assert measured.run("churn")["ended_subscriptions"] > 0

@@ -18,7 +18,7 @@ OBJECTS = {
     "duplicate-suppression": 1,
     "frontier-comparison": 1,
     "hand-over": 24,
-    "lazy-neighbours": 91,
+    "lazy-neighbours": 22,
     "merge-events": 9,
     "outbox": 7,
     "path-check": 29,

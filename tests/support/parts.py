@@ -68,6 +68,10 @@ class Dht:
     def known_count(self) -> int:
         return len(self.known)
 
+    @property
+    def known_with_room_count(self) -> int:
+        return len(self.known)
+
     def has_room_for(self, peer: PeerId) -> bool:
         return peer not in self.full
 

@@ -99,6 +99,7 @@ class Run:
         parts = withholding(spoilt.parts, self.hostile) if may_withhold else spoilt.parts
         self.trace = open_trace(options, lambda index: peer_text(self.world.peer(index)))
         self.observer = Observer(tracer=self.trace)
+        self._without_room = strangers_bytes_max == 0
         self.world = World(
             options.seed,
             links=options.links() if links is None else links,
@@ -303,11 +304,15 @@ class Run:
         return check_memory(footprints, self.observer.findings, limits)
 
     def _check_answers(self) -> None:
-        """A node owes every command an answer: silence is excused by loss, refusal by faults."""
+        """A node owes every command an answer: silence is excused by loss, refusal by faults.
+
+        Where disks have no room for others, no peer has the topics that a node looks for.
+        """
         faults = self.fleet.faults
+        may_refuse = self._without_room or any(fault in faults for fault in BREAKING)
         for reason, count in self.applications.refused.items():
             silent = reason == Unanswered.LATE.value
-            if "lose" in faults or (not silent and any(fault in faults for fault in BREAKING)):
+            if "lose" in faults or (not silent and may_refuse):
                 continue
             kind = "unanswered" if silent else "refused"
             self.observer.findings.add(kind, f"{count} commands: {reason}", count=count)

@@ -186,6 +186,11 @@ class Kademlia:
         return len(self._table)
 
     @property
+    def known_with_room_count(self) -> int:
+        """How many of them have not refused a block of late."""
+        return max(0, len(self._table) - self._placing.full_count)
+
+    @property
     def is_placing_much(self) -> bool:
         """Whether so much is on its way to replicas that a publisher should wait."""
         return self._placing.is_busy
@@ -314,8 +319,9 @@ class Kademlia:
     ) -> None:
         """Place blocks on the r peers closest to each; `then` gets how many keep each on disk.
 
-        The node counts as one of the r if it is among them, unless told not to keep it. Peers to
-        ask `also` count where fewer than r others can be dialled. `then` may be called at once.
+        The node counts as one of the r if it is among them, or closer ones refuse, unless told not
+        to keep it. Peers to ask `also` count where fewer than r others can be dialled. `then` may
+        be called at once.
         """
         self._placing.store(blocks, then, keep_local=keep_local, also=also)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pulsarcast.model.ids import Cid, PeerId, cid_key, cid_of, peer_key
 from pulsarcast.model.keys import Key
 from pulsarcast.protocol.context import Context
-from pulsarcast.protocol.dht.blocks import Blocks
+from pulsarcast.protocol.dht.blocks import FULL_S, Blocks
 from pulsarcast.protocol.dht.calls import TIMER_GRAIN_S, Calls
 from pulsarcast.protocol.dht.lookup import Lookup
 from pulsarcast.protocol.dht.lookups import Lookups
@@ -37,6 +37,8 @@ a line of 10 Mbit/s. What waits for longer than a call is asked for again, and t
 """
 EVERYBODY_S = 5.0
 """How long a search that has found all the peers there are answers for further blocks."""
+FULL_MAX = 64
+"""Bounds the peers remembered to have refused a block, for `blocks.FULL_S`."""
 PATIENCE = 8
 """Bounds a store, in RPC timeouts; then it is answered with the replicas that it has reached."""
 
@@ -66,6 +68,7 @@ class _Placement:
         "holders",
         "index",
         "is_guess",
+        "is_ours",
         "key",
         "pending",
         "places",
@@ -83,6 +86,8 @@ class _Placement:
         self.is_guess = True
         """Whether those are only the closest known peers."""
         self.holders: list[PeerId] = []
+        self.is_ours = False
+        """Whether the node's own disk has been asked, or must not be."""
         self.pending = 0
         self.ended = False
 
@@ -117,6 +122,7 @@ class Placing:
         "_calls",
         "_due",
         "_everybody",
+        "_full",
         "_lookups",
         "_patience_s",
         "_placed",
@@ -150,6 +156,8 @@ class Placing:
         self._patience_s = PATIENCE * context.parameters.rpc_timeout_s
         self._blocks = blocks
         self._queues: dict[PeerId, _Queue] = {}
+        self._full: dict[PeerId, float] = {}
+        """Peers that refused a block, and until when that counts."""
         self._due: dict[_Queue, None] = {}
         """Those from which blocks may leave at the end of the turn."""
         self._everybody = _Everybody(frozenset(), (), 0.0)
@@ -179,7 +187,8 @@ class Placing:
         self._stores[store] = placements
         self._arm()
         for placement in placements:
-            self._begin(placement, keep_local=keep_local)
+            placement.is_ours = not keep_local
+            self._begin(placement)
 
     def is_own(self, key: Key) -> bool:
         """Whether the node is one of the r peers closest to a key; False if it has to search."""
@@ -202,20 +211,19 @@ class Placing:
             "dht_queues": sum(len(queue.blocks) for queue in self._queues.values()),
         }
 
-    def _begin(self, placement: _Placement, *, keep_local: bool) -> None:
+    def _begin(self, placement: _Placement) -> None:
         known = self._table.closest(placement.key, self._replicas)
         if len(known) < self._replicas:
             everybody = self._everybody_if(known)
             if everybody is not None:
                 near = sorted(everybody, key=lambda each: peer_key(each.peer) ^ placement.key)
                 placement.is_guess = False
-                self._place_at(placement, near, keep_local=keep_local)
+                self._place_at(placement, near)
             else:
-                self._look_up(placement, keep_local=keep_local)
+                self._look_up(placement)
             return
         placement.places = known[::-1]
-        if keep_local:
-            self._count_ourselves(placement)
+        self._count_ourselves(placement)
         self._advance(placement)
 
     def _everybody_if(self, known: Sequence[Contact]) -> Sequence[Contact] | None:
@@ -225,7 +233,7 @@ class Placing:
             return everybody.all
         return None
 
-    def _look_up(self, placement: _Placement, *, keep_local: bool = False) -> None:
+    def _look_up(self, placement: _Placement) -> None:
         """Find the peers that are closest; the search counts as one that may still help."""
         placement.is_guess = False
         placement.pending += 1
@@ -237,7 +245,7 @@ class Placing:
             # Peers that were only named may replace those that answered and fail.
             named = lookup.candidates(2 * self._bucket_size)
             self._see_whether_all(lookup, named)
-            self._place_at(placement, named, keep_local=keep_local)
+            self._place_at(placement, named)
 
         self._lookups.find_peers(placement.key, found, count=self._replicas)
 
@@ -248,14 +256,11 @@ class Placing:
             known = _peers_of(self._table.closest(lookup.key, limit))
             self._everybody = _Everybody(known, tuple(named), self._turn.now + EVERYBODY_S)
 
-    def _place_at(
-        self, placement: _Placement, closest: Sequence[Contact], *, keep_local: bool
-    ) -> None:
+    def _place_at(self, placement: _Placement, closest: Sequence[Contact]) -> None:
         """Ask the peers that a search found, and if they do not suffice those to ask `also`."""
         others = [each for each in closest if each.peer not in placement.holders]
         placement.places = [*map(Contact, reversed(placement.store.also)), *others[::-1]]
-        if keep_local:
-            self._count_ourselves(placement)
+        self._count_ourselves(placement)
         self._advance(placement)
 
     def _count_ourselves(self, placement: _Placement) -> None:
@@ -270,8 +275,11 @@ class Placing:
             for contact in placement.places[-self._replicas :]
             if contact.peer not in placement.store.also
         )
-        if closer >= self._replicas:
-            return
+        if closer < self._replicas and not placement.is_ours:
+            self._keep(placement)
+
+    def _keep(self, placement: _Placement) -> None:
+        placement.is_ours = True
         placement.pending += 1
         self._blocks.keep(placement.cid, placement.block, partial(self._settle, placement))
 
@@ -290,9 +298,13 @@ class Placing:
             placement.pending += 1
             queue.blocks[placement] = None
             self._flush_later(queue)
-        if count < self._replicas and not placement.pending and placement.is_guess:
+        if count >= self._replicas:
+            self._end(placement)
+        elif not placement.pending and placement.is_guess:
             self._look_up(placement)
-        elif count >= self._replicas or not placement.pending:
+        elif not placement.pending and not placement.is_ours:
+            self._keep(placement)  # Closer ones are away, or have no room: the node is the next.
+        elif not placement.pending:
             self._end(placement)
 
     def _settle(self, placement: _Placement, held: bool) -> None:
@@ -354,6 +366,7 @@ class Placing:
             held: Sequence[Cid] = ()
             if isinstance(message, Stored):
                 held = message.cids
+                self._note_room(queue.contact.peer, has_room=len(held) == len(batch))
             else:
                 # A peer that failed once will not do better with the rest.
                 settled = [*batch, *queue.blocks]
@@ -365,6 +378,18 @@ class Placing:
                 self._settle(placement, placement.cid in held)
 
         self._calls.ask(queue.contact, StoreBlocks(0, blocks, batch[0].is_guess), answered)
+
+    def _note_room(self, peer: PeerId, *, has_room: bool) -> None:
+        self._full.pop(peer, None)
+        if not has_room:
+            self._full[peer] = self._turn.now + FULL_S
+            if len(self._full) > FULL_MAX:
+                del self._full[next(iter(self._full))]
+
+    @property
+    def full_count(self) -> int:
+        """How many peers have refused a block of late."""
+        return sum(until_s > self._turn.now for until_s in self._full.values())
 
     def _expire(self) -> None:
         """Answer the stores that took too long."""

@@ -282,8 +282,9 @@ class Publisher:
 
         def stored(counts: list[int]) -> None:
             replicas = counts[0]
-            # In a small network there may be no other peer to ask.
-            wanted = min(self.parameters.replicas, self.dht.known_count + 1 + len(also))
+            # In a small network there may be no other peer to ask, or none that has room.
+            others = self.dht.known_with_room_count + len(also)
+            wanted = min(self.parameters.replicas, others + 1)
             if replicas >= wanted or attempt >= REPLICATION_ATTEMPTS:
                 done(event, replicas)
                 return

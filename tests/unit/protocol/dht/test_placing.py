@@ -6,6 +6,7 @@ import pytest
 
 from pulsarcast.model.ids import PeerId, cid_key, cid_of, peer_key
 from pulsarcast.model.reach import Reach
+from pulsarcast.protocol.dht.blocks import FULL_S
 from pulsarcast.protocol.dht.placing import EVERYBODY_S, PLACED_MAX, Placing
 from pulsarcast.protocol.effects import Persist
 from pulsarcast.protocol.messages import Contact, FindPeers, Peers, StoreBlocks, Stored
@@ -154,6 +155,14 @@ def test_a_member_replaces_a_peer_that_refuses_where_there_is_no_other() -> None
     placed = Placed(*LISTED)
     assert placed.store(*MEMBERS, refusing=LISTED[1]) == 3
     assert placed.asked[-1] == MEMBERS[0]
+
+
+def test_the_node_itself_replaces_a_peer_that_refuses_where_there_is_no_other() -> None:
+    placed = Placed(*LISTED, reach=Reach.PRIVATE)
+    assert placed.store(keep_local=True, refusing=LISTED[1]) == 3
+    assert placed.placing.full_count == 1
+    placed.parts.turn.now += FULL_S
+    assert placed.placing.full_count == 0, "it may have room again"
 
 
 @pytest.mark.parametrize("reach", Reach)
