@@ -32,7 +32,7 @@ class MarkState(NamedTuple):
 
 
 VERSIONS = "topic"
-"""The rows of topics' versions, by content id: `LoadBlock` finds them as well."""
+"""The rows of topics' versions, by content id."""
 
 
 class StateRow(NamedTuple):
@@ -164,9 +164,11 @@ AnyWrite: TypeAlias = Write | Keep
 
 
 class LoadBlock(Struct, frozen=True):
-    """A block by its CID, from DHT replicas, topics and history alike: answered by `Block`."""
+    """A block by its CID, from DHT replicas and history alike: answered by `Block`."""
 
     cid: Cid
+    versions: bool = False
+    """Whether versions of topics that the node needs will do as well."""
 
 
 class LoadNumbers(Struct, frozen=True):

@@ -153,8 +153,9 @@ class MemoryStore:
         match query:
             case LoadNumbers():
                 return self._numbers(query)
-            case LoadBlock(cid=cid):
-                return Block(self._find_block(cid))
+            case LoadBlock(cid=cid, versions=versions):
+                version = self._rows.get((VERSIONS, cid)) if versions else None
+                return Block(self._find_block(cid) or version)
             case LoadLog(topic=topic):
                 history = self._topics.get(topic)
                 return Events(() if history is None else history.log(query))
@@ -282,7 +283,7 @@ class MemoryStore:
             event = history.find(cid)
             if event is not None:
                 return event.block
-        return self._rows.get((VERSIONS, cid))
+        return None
 
     def _range(self, first: Key, last: Key) -> list[tuple[Key, Cid]]:
         start = bisect_left(self._keys, first, key=_key)

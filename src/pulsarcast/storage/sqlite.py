@@ -386,8 +386,9 @@ class SqliteStore:
                     certificates = tuple(certificate for _, _, certificate in found)
                     events = tuple((place, event) for place, event, _ in found)
                     return Events(events, certificates if any(certificates) else ())
-                case LoadBlock(cid=cid):
-                    return Block(self._find_block(cid))
+                case LoadBlock(cid=cid, versions=versions):
+                    block = self._find_block(cid)
+                    return Block(self._find_version(cid) if versions and block is None else block)
                 case LoadLog():
                     return Events(tuple(self._log(query)))
                 case LoadRequest():
@@ -502,6 +503,9 @@ class SqliteStore:
         for (block,) in rows:
             if read_own_event(block).cid == cid:
                 return bytes(block)
+        return None
+
+    def _find_version(self, cid: Cid) -> bytes | None:
         row = self._database.execute(
             "SELECT value FROM state WHERE name = ? AND key = ?", (VERSIONS, cid)
         ).fetchone()

@@ -530,9 +530,10 @@ def test_blocks_are_found_by_cid_until_they_are_dropped(store: Store) -> None:
 def test_a_version_that_the_node_needs_is_found_by_its_cid(store: Store) -> None:
     version = block(1)
     store.apply([PutState(StateRow(VERSIONS, version.cid, version.block))])
-    assert store.answer(LoadBlock(version.cid)) == Block(version.block)
+    assert store.answer(LoadBlock(version.cid, versions=True)) == Block(version.block)
+    assert store.answer(LoadBlock(version.cid)) == Block(None), "lookups find replicas alone"
     store.apply([DropState(VERSIONS, version.cid)])
-    assert store.answer(LoadBlock(version.cid)) == Block(None)
+    assert store.answer(LoadBlock(version.cid, versions=True)) == Block(None)
 
 
 def test_a_block_of_our_own_is_no_replica(store: Store) -> None:

@@ -420,7 +420,7 @@ class Replication:
 
         def load_next() -> None:
             if waiting and size < self._send_bytes_max:
-                self._turn.load(LoadBlock(waiting.pop()), Block, loaded)
+                self._turn.load(LoadBlock(waiting.pop(), versions=True), Block, loaded)
             else:
                 self._turn.send(sender, StoreBlocks(message.request, tuple(blocks)))
 

@@ -131,7 +131,6 @@ class Descriptors:
         topic: Cid,
         version: Cid,
         then: Callable[[list[TopicDescriptor]], None],
-        *,
         holder: PeerId | None = None,
     ) -> None:
         """The versions from the first unknown one up to `version`, oldest first.

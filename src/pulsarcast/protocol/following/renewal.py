@@ -83,4 +83,4 @@ class Renewal:
                 self.context.rejected(sender, topic.id, error)
             topic.unpark(version)
 
-        self.descriptors.find_version(topic.id, version, found, holder=sender)
+        self.descriptors.find_version(topic.id, version, found, sender)
