@@ -74,8 +74,8 @@ class Applications:
                 then(None)
                 return
             self.topics[reply.cid] = name
-            assert reply.block is not None, "a topic was created"
-            self.first_versions[reply.cid] = decode_topic(reply.block)
+            if reply.block is not None:
+                self.first_versions[reply.cid] = decode_topic(reply.block)
             book = self.fleet.observer.book(reply.cid)
             book.name = name
             self.fleet.observer.promise(book, settings.order)

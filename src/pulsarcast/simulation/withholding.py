@@ -4,6 +4,7 @@ It still receives, delivers, and answers every heartbeat with just the hash that
 Only a third party can tell its neighbours what they miss.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -47,12 +48,11 @@ def withholding(parts: Parts, hostile: set[Turn]) -> Parts:
 
         return Hiding
 
-    def flattering(heartbeat: Any, overlay: str) -> Any:
+    def flattering(heartbeat: Any, path_of: Callable[[Any], tuple[PeerId, ...]]) -> Any:
         class Flattering(heartbeat):  # type: ignore[misc]
             def receive(self, sender: PeerId, message: Status) -> None:
                 if message.answer and self.turn in hostile:
-                    path = getattr(self, overlay).path_from_here()
-                    flattery = Status(self.topic, message.digest, path, (), False)
+                    flattery = Status(self.topic, message.digest, path_of(self), (), False)
                     self.turn.send(sender, flattery)
                 else:
                     super().receive(sender, message)
@@ -107,8 +107,8 @@ def withholding(parts: Parts, hostile: set[Turn]) -> Parts:
         **parts,
         DisseminationTree: hiding(built(DisseminationTree)),
         DisseminationCube: hiding(built(DisseminationCube)),
-        Heartbeat: flattering(built(Heartbeat), "tree"),
-        CubeHeartbeat: flattering(built(CubeHeartbeat), "cube"),
+        Heartbeat: flattering(built(Heartbeat), lambda mine: mine.tree.path_from_here()),
+        CubeHeartbeat: flattering(built(CubeHeartbeat), lambda mine: mine.cube.path_from_here()),
         QuietTopics: Agreeing,
         Sharing: Refusing,
         Topic: Secretive,
