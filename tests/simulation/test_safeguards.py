@@ -18,10 +18,10 @@ OBJECTS = {
     "duplicate-suppression": 1,
     "frontier-comparison": 1,
     "hand-over": 24,
-    "lazy-neighbours": 22,
+    "lazy-neighbours": 61,
     "merge-events": 9,
     "outbox": 7,
-    "path-check": 29,
+    "path-check": 72,
     "root-rank": 7,
     "start-wait": 13,
 }

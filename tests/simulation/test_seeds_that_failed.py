@@ -27,7 +27,6 @@ SEEDS = {
         945: "a subscription left before it began was never answered",
     },
     "random-reach": {
-        91: "the children of a root that left went to each other, in a circle",
         284: "a child was sent again and again to the parent that it was to leave",
         367: "a keeper that subscribed where it stood lost events from before",
         405: "who was hidden by a firewall held himself for public, on the word of peers long gone",

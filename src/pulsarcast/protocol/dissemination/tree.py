@@ -604,20 +604,12 @@ class DisseminationTree:
         if self.children:
             self.counts["hand_over"] += 1
             self._leave_timer = self.turn.after(self.parameters.handover_timeout_s, self._leave_now)
-            above = self._heir() if self.parent is None else self.parent
+            to = None
             if self.parent is not None:
+                to = Contact(self.parent)
                 self.turn.send(self.parent, HandOver(self.topic, None))
-            to = None if above is None else Contact(above)
             for child in self.children:
                 self.turn.send(child, HandOver(self.topic, to))
-
-    def _heir(self) -> PeerId | None:
-        """Of a root that leaves: the child that all others go to, lest they go to each other."""
-        heir, key = None, self.search.walk.root_key
-        for child in self._staying():
-            if heir is None or self._reachability.ranks_before(child, heir, key):
-                heir = child
-        return heir
 
     def receive_hand_over(self, sender: PeerId, message: HandOver) -> None:
         """The parent is about to leave: find another while it still forwards. Or a child is."""
