@@ -2,7 +2,7 @@
 
 From the moment a version is adopted, the node's events name it, and nobody can judge them without
 it. So the disk says in the same write that the version is to be announced, and a node that was
-stopped before it could announces it after its start (docs/spec/descriptors.md, Topic).
+stopped before it could announces it after its start (docs/spec/pulsarcast.md, Versions).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -87,12 +87,16 @@ class Announcing:
 
     def resume(self, begun: Iterable[Cid]) -> None:
         """The node starts: announce what it had not announced when it stopped."""
+        wanted = set(begun)
         versions = [
-            (topic, topic.versions.by_cid[cid])
-            for cid in begun
+            (topic, version)
             for topic in self.followed.members.values()
-            if cid in topic.versions.by_cid
+            for cid, version in topic.versions.by_cid.items()
+            if cid in wanted
         ]
+        left = wanted.difference(version.cid for _, version in versions)
+        if left:
+            self.turn.persist(*(DropState(TABLE, cid) for cid in sorted(left)))
         versions.sort(key=lambda each: each[1].number)
         for topic, version in versions:
             self.republishing.owe(version)

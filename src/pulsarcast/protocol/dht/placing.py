@@ -366,7 +366,8 @@ class Placing:
             held: Sequence[Cid] = ()
             if isinstance(message, Stored):
                 held = message.cids
-                self._note_room(queue.contact.peer, has_room=len(held) == len(batch))
+                if not batch[0].is_guess:  # A guess is declined where others are closer, too.
+                    self._note_room(queue.contact.peer, has_room=len(held) == len(batch))
             else:
                 # A peer that failed once will not do better with the rest.
                 settled = [*batch, *queue.blocks]

@@ -56,14 +56,17 @@ class Republishing:
         self._owed: dict[bytes, TopicDescriptor] = {}
         """Versions that no peer has taken yet, by their blocks."""
         self._next: int | None = None
-        """The timer of the next round; None: a round goes on."""
+        """The timer of what comes next; None: something is being placed."""
+        self._round_at_s = 0.0
+        """When the next round begins."""
 
     def start(self, owed: Container[bytes]) -> None:
         """Begin soon, and without a draw of chance; `owed` is from the disk."""
         for version in self.descriptors.followed():
             if version.cid in owed:
                 self._owed[version.block] = version
-        self._wait(self._round_s / SOONER)
+        self._round_at_s = self.turn.now + self._round_s / SOONER
+        self._wait()
 
     def owe(self, version: TopicDescriptor) -> None:
         """No peer may keep this version, or the marks that it names: place them soon."""
@@ -71,10 +74,19 @@ class Republishing:
         self.turn.persist(PutState(StateRow(OWED, version.cid, b"")))
         if self._next is not None:
             self.turn.cancel(self._next)
-            self._wait(OWED_S)
+            self._wait()
 
-    def _wait(self, delay_s: float) -> None:
-        self._next = self.turn.after(OWED_S if self._owed else delay_s, self._begin_round)
+    def _wait(self) -> None:
+        delay_s = max(0.0, self._round_at_s - self.turn.now)
+        if self._owed and delay_s > OWED_S:
+            self._next = self.turn.after(OWED_S, self._place_owed)
+        else:
+            self._next = self.turn.after(delay_s, self._begin_round)
+
+    def _place_owed(self) -> None:
+        self._next = None
+        self._take(self._owed.values())
+        self._ask_next()
 
     @property
     def _round_s(self) -> float:
@@ -82,16 +94,16 @@ class Republishing:
 
     def _begin_round(self) -> None:
         self._next = None
+        self._round_at_s = self.turn.now + self.turn.jitter(self._round_s)
         self.listings.renew()
         self.names.renew()
         now_us = self.turn.wall_us
-        self._take(self._owed.values())
         self._take(
             version
             for version in self.descriptors.followed()
             if topic_lifetime(version, self.parameters).ends_soon(now_us)
         )
-        self._ask_next()
+        self._place_owed()
 
     def _take(self, versions: Iterable[TopicDescriptor]) -> None:
         for version in versions:
@@ -104,7 +116,7 @@ class Republishing:
             self.turn.load(LoadBlock(self._marks_due.pop(0)), Block, self._ask_for_marks)
             return
         if not self._due:
-            self._wait(self.turn.jitter(self._round_s))
+            self._wait()
             return
         blocks, self._due = self._due[:BATCH], self._due[BATCH:]
         self.dht.store(blocks, lambda counts: self._placed(blocks, counts))

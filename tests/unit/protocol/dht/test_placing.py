@@ -68,6 +68,7 @@ def test_a_wrong_guess_is_declined_and_the_closest_are_looked_up(network: Networ
     sent = count_about(block, network)
     assert network.store(node, [block]) == [3]
     assert sent[FindPeers]
+    assert node.dht.known_with_room_count == node.dht.known_count, "whoever declines is not full"
     # One that does not know all of the closest may take it for one of its own: repair moves that.
     near = {each.peer for each in network.closest(key, 5)}
     assert {each.peer for each in network.holders(cid_of(block))} <= near
@@ -160,6 +161,12 @@ def test_a_member_replaces_a_peer_that_refuses_where_there_is_no_other() -> None
 def test_the_node_itself_replaces_a_peer_that_refuses_where_there_is_no_other() -> None:
     placed = Placed(*LISTED, reach=Reach.PRIVATE)
     assert placed.store(keep_local=True, refusing=LISTED[1]) == 3
+    assert placed.placing.full_count == 0, "others may have been closer"
+
+
+def test_a_peer_that_refuses_what_is_its_own_counts_as_full_for_a_while() -> None:
+    placed = Placed(*LISTED[:2])
+    assert placed.store(keep_local=True, refusing=LISTED[1]) == 2
     assert placed.placing.full_count == 1
     placed.parts.turn.now += FULL_S
     assert placed.placing.full_count == 0, "it may have room again"
